@@ -1,0 +1,102 @@
+// Fetcher: makes ranges of objects resident and answers readers, from the cache file, from memory, or from the store.
+// It plans parts, keeps one flight for each byte, puts demand first and stays within the mount's memory budget.
+// It knows no HTTP and no FUSE; the cache may be absent.
+// Thread rule: thread-safe. read() never waits for the network: a miss is parked and answered by a store thread.
+// Lock order: Scheduler before SourceFile; none is held across I/O, store calls or callbacks.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/byte_range.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/executor.h"
+#include "base/metrics.h"
+#include "cache/cache.h"
+#include "readahead/policy.h"
+#include "store/object.h"
+#include "store/object_store.h"
+
+namespace shardfs::fetch {
+
+struct FetchOptions {
+  uint64_t part_bytes = 8 << 20;        // the bytes of one GET, at most
+  uint64_t memory_bytes = 256 << 20;    // buffers of the mount
+  unsigned connections = 64;            // GETs at once
+  std::chrono::milliseconds demand_deadline{300000};
+  readahead::PolicyLimits readahead;
+};
+
+struct FetchEnvironment {
+  store::ObjectStore& store;
+  cache::Cache* cache = nullptr;  // may be null
+  base::Executor& disk;           // runs writes of the cache
+  base::Timer& timer;
+  const base::Clock& clock;
+  base::Metrics& metrics;
+};
+
+/// The bytes of one read, in order; valid only within the callback.
+using Pieces = std::span<const iovec>;
+/// Errors: the store's; kCancelled; kTimeout. Fewer bytes than asked for only at the end of the object.
+using ReadDone = std::function<void(base::Result<Pieces>)>;
+
+/// A parked read. Cancel answers it at once with kCancelled, if it is still parked; any thread; may be repeated.
+class ParkedRead {
+ public:
+  virtual ~ParkedRead() = default;
+  virtual void cancel() = 0;
+};
+
+class Scheduler;
+
+/// One ObjectId, shared by all that have it open.
+class SourceFile {
+ public:
+  virtual ~SourceFile() = default;
+  virtual const store::ObjectInfo& info() const = 0;
+  /// An open or close of a handle, for the policy and for what is kept. Balanced.
+  virtual void opened(uint32_t process) = 0;
+  virtual void closed() = 0;
+  /// `done` may run before it returns (then the result is null: nothing to cancel).
+  virtual std::shared_ptr<ParkedRead> read(base::ByteRange range, uint32_t process, ReadDone done) = 0;
+  /// Wanted, not waited for.
+  virtual void prefetch(base::ByteRange range, store::Priority priority) = 0;
+  /// The complete, verified cache file and a pin on it, if the kernel may read it by itself now; else nulls.
+  struct Backing {
+    std::shared_ptr<cache::CacheFile> file;
+    std::unique_ptr<cache::Pin> pin;
+  };
+  virtual Backing backing() = 0;
+  /// The bytes of it that are resident in the cache.
+  virtual uint64_t cached_bytes() = 0;
+  /// "cached", "complete", "reading: sequential, 3 parts under way", for the xattr user.shardfs.state.
+  virtual std::string state() = 0;
+};
+
+class Fetcher {
+ public:
+  virtual ~Fetcher() = default;
+  static std::unique_ptr<Fetcher> make(FetchOptions options, FetchEnvironment environment);
+  /// One instance an ObjectId while anybody holds it.
+  virtual std::shared_ptr<SourceFile> open(const store::ObjectInfo& info) = 0;
+  /// Called when a file became complete and verified (on a disk thread). Set once, before the first open.
+  virtual void on_complete(std::function<void(const store::ObjectInfo&)> hook) = 0;
+  /// Called when the store says that an object has another version now, or is gone.
+  virtual void on_changed(std::function<void(const store::ObjectInfo&)> hook) = 0;
+  /// Cancels everything under way, answers every parked read with kCancelled, returns when all transfers have ended and
+  /// what had arrived is written. After it the gauges fetch_parked_reads, fetch_parts and fetch_memory_bytes are zero.
+  virtual void shut_down() = 0;
+};
+
+}  // namespace shardfs::fetch

@@ -1,0 +1,124 @@
+// FileSystem: the operations of a read-only file system over tree and fetch, without any FUSE type.
+// It decides the route of each open (passthrough or daemon), keeps the handles, and is the only place where a Code
+// becomes an errno. It never waits for the network: every operation that may has a callback.
+// Thread rule: thread-safe. Callbacks run on the caller's or any other thread, under no lock; errors in them are errno
+// values above 0. Tree, fetcher, metrics and kernel outlive it.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/metrics.h"
+#include "cache/cache.h"
+#include "fetch/fetcher.h"
+#include "tree/tree.h"
+
+namespace shardfs::fs {
+
+using tree::NodeId;
+using HandleId = uint64_t;
+
+/// Who asks.
+struct Caller {
+  uint32_t process = 0;  // 0: unknown
+  uint32_t uid = 0;
+  uint32_t gid = 0;
+};
+
+/// An answer or an errno (> 0).
+template <class T>
+struct Reply {
+  int error = 0;
+  T value{};
+};
+
+struct EntryReply {
+  NodeId node = 0;
+  struct stat attributes {};
+  std::chrono::milliseconds valid_for{0};
+};
+struct AttrReply {
+  struct stat attributes {};
+  std::chrono::milliseconds valid_for{0};
+};
+enum class Route : uint8_t { kDaemon, kPassthrough };
+struct OpenReply {
+  HandleId handle = 0;
+  Route route = Route::kDaemon;
+  int backing_id = 0;  // passthrough only
+};
+struct DirectoryEntry {
+  std::string_view name;  // valid within the callback
+  struct stat attributes {};  // st_ino and type always; all of it with `with_attributes`
+  NodeId node = 0;            // with attributes: count raised; else 0
+  std::chrono::milliseconds valid_for{0};
+  uint64_t next_offset = 0;  // where to go on after it
+};
+
+/// What the kernel side offers. Calls come from any thread and hold no lock of fs.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual bool passthrough() const = 0;
+  /// Registers a file that the kernel may read; the descriptor may be closed after it. Errors: kUnsupported, kPermission.
+  virtual base::Result<int> open_backing(int descriptor) = 0;
+  virtual void close_backing(int backing_id) = 0;
+  /// Queues it for a thread of its own; never blocks. The kernel forgets the name.
+  virtual void expire_name(NodeId parent, std::string_view name) = 0;
+};
+
+struct FileSystemOptions {
+  uint32_t uid = 0;  // owner shown
+  uint32_t gid = 0;
+  uint32_t file_mode = 0444;
+  uint32_t directory_mode = 0555;
+  uint64_t statfs_total_bytes = 1ull << 50;
+};
+
+/// A parked operation; cancel answers it with EINTR at once if it is still parked. Any thread; may be repeated.
+using Cancel = std::function<void()>;
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  static std::unique_ptr<FileSystem> make(FileSystemOptions options, tree::Tree& tree, fetch::Fetcher& fetcher,
+                                          cache::Cache* cache, const base::Clock& clock, base::Metrics& metrics,
+                                          Kernel& kernel);
+
+  virtual void lookup(NodeId parent, std::string_view name, std::function<void(Reply<EntryReply>)> done) = 0;
+  virtual void forget(NodeId node, uint64_t count) = 0;
+  virtual void getattr(NodeId node, std::function<void(Reply<AttrReply>)> done) = 0;
+  /// flags as open(2). EROFS for anything that writes. ESTALE if the node's version is gone.
+  virtual void open(NodeId node, int flags, Caller caller, std::function<void(Reply<OpenReply>)> done) = 0;
+  /// The pieces are valid within the callback. Null Cancel: answered already.
+  virtual Cancel read(HandleId handle, uint64_t offset_bytes, size_t size_bytes, Caller caller,
+                      std::function<void(Reply<fetch::Pieces>)> done) = 0;
+  virtual void release(HandleId handle) = 0;
+  virtual void opendir(NodeId node, std::function<void(Reply<HandleId>)> done) = 0;
+  /// Calls `emit` for entries from offset on until it returns false; "." and ".." included. Never waits: the listing was
+  /// taken by opendir. An entry that emit refuses has no count raised.
+  virtual int readdir(HandleId handle, uint64_t offset, bool with_attributes,
+                      const std::function<bool(const DirectoryEntry&)>& emit) = 0;
+  virtual void releasedir(HandleId handle) = 0;
+  virtual Reply<struct statvfs> statfs() = 0;
+  /// user.shardfs.etag, .key, .cached_bytes, .state; ENODATA for others.
+  virtual Reply<std::string> getxattr(NodeId node, std::string_view name) = 0;
+  virtual Reply<std::vector<std::string>> listxattr(NodeId node) = 0;
+  /// Answers all that is parked (EIO... see errno table for kCancelled at shutdown); further operations answer EIO.
+  virtual void shut_down() = 0;
+};
+
+}  // namespace shardfs::fs
