@@ -58,9 +58,10 @@ class BufferPool {
  public:
   BufferPool(ByteBudget& budget, size_t buffer_bytes, size_t idle_limit);
   ~BufferPool();
-  /// Null when the budget does not allow it (see ByteBudget::try_reserve).
+  /// Null when the budget (see ByteBudget::try_reserve) or the system does not allow it.
   std::shared_ptr<Buffer> try_take(uint64_t keep_free_bytes = 0);
   /// For a caller that has already reserved buffer_bytes(): the reservation passes to the buffer.
+  /// Null when the system has no memory; the reservation is released then.
   std::shared_ptr<Buffer> take_reserved();
   size_t buffer_bytes() const { return buffer_bytes_; }
   ByteBudget& budget() { return budget_; }
@@ -69,6 +70,7 @@ class BufferPool {
   friend class Buffer;
   void give_back(std::byte* data);
   std::byte* take_memory();
+  void unmap(std::byte* data) const;
 
   ByteBudget& budget_;
   const size_t buffer_bytes_;

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -36,7 +37,8 @@ class ThreadPool final : public Executor {
   void post(Task task) override;
   /// Tasks queued and running.
   size_t pending() const;
-  /// Returns when every task posted before the call has ended.
+  /// Returns when every task posted before the call has ended; later ones are not waited for.
+  /// Requires: not called from a task of this pool.
   void drain();
 
  private:
@@ -46,8 +48,9 @@ class ThreadPool final : public Executor {
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable wake_;
   std::condition_variable idle_;
-  std::deque<Task> queue_;
-  size_t running_ = 0;
+  std::deque<std::pair<uint64_t, Task>> queue_;  // numbered in the order of post, from 1
+  std::vector<uint64_t> current_;                // by thread: the number of the task it runs, 0 when idle
+  uint64_t next_ = 1;
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

@@ -35,7 +35,8 @@ class Gauge {
   std::atomic<int64_t> value_{0};
 };
 
-/// Durations in buckets that grow by a quarter power of two, from 1 us to about 18 minutes.
+/// Durations in buckets that grow by a quarter power of two, from 1 us to about 25 minutes; the last bucket has no
+/// bound.
 class Histogram {
  public:
   static constexpr size_t kBuckets = 124;
@@ -44,7 +45,7 @@ class Histogram {
   std::chrono::nanoseconds sum() const { return std::chrono::nanoseconds(sum_ns_.load(std::memory_order_relaxed)); }
   /// An upper bound of the q-quantile, q in 0..1; zero when empty.
   std::chrono::nanoseconds quantile(double q) const;
-  /// Upper bound of bucket i.
+  /// Upper bound of bucket i, which it includes; nanoseconds::max() for the last bucket.
   static std::chrono::nanoseconds bound(size_t i);
   uint64_t bucket(size_t i) const { return buckets_[i].load(std::memory_order_relaxed); }
 
