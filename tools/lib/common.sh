@@ -42,7 +42,8 @@ configure() {
   local dir=$1 want again=()
   shift
   set -- --buildtype=debugoptimized --pkg-config-path "$deps/fuse3/lib/pkgconfig" "$@"
-  [ -z "${CI:-}" ] || set -- "$@" --werror
+  # Not with sanitizers: gcc 12 then warns about its own <regex>.
+  if [ -n "${CI:-}" ] && [[ "$*" != *b_sanitize* ]]; then set -- "$@" --werror; fi
   want="${CC:-} ${CXX:-} $*"
   [ -f "$dir/build.ninja" ] && [ "$(cat "$dir/.options" 2>/dev/null)" = "$want" ] && return
   [ ! -f "$dir/build.ninja" ] || again=(--reconfigure)
