@@ -60,8 +60,12 @@ struct OpenReply {
   Route route = Route::kDaemon;
   int backing_id = 0;  // passthrough only
 };
+struct OpenDirectoryReply {
+  HandleId handle = 0;
+  bool same_listing = false;  // as at the last opendir of this node: what the kernel keeps of it is right
+};
 struct DirectoryEntry {
-  std::string_view name;  // valid within the callback
+  std::string_view name;      // valid within the callback
   struct stat attributes {};  // st_ino and type always; all of it with `with_attributes`
   NodeId node = 0;            // with attributes: count raised; else 0
   std::chrono::milliseconds valid_for{0};
@@ -73,7 +77,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual bool passthrough() const = 0;
-  /// Registers a file that the kernel may read; the descriptor may be closed after it. Errors: kUnsupported, kPermission.
+  /// Registers a file that the kernel may read; the descriptor may be closed after it. Errors: kUnsupported,
+  /// kPermission.
   virtual base::Result<int> open_backing(int descriptor) = 0;
   virtual void close_backing(int backing_id) = 0;
   /// Queues it for a thread of its own; never blocks. The kernel forgets the name.
@@ -85,10 +90,12 @@ struct FileSystemOptions {
   uint32_t gid = 0;
   uint32_t file_mode = 0444;
   uint32_t directory_mode = 0555;
+  std::string key_prefix;  // of the mount, "" or "a/b/": for the xattr user.shardfs.key of directories
   uint64_t statfs_total_bytes = 1ull << 50;
 };
 
-/// A parked operation; cancel answers it with EINTR at once if it is still parked. Any thread; may be repeated.
+/// Answers a parked operation with EINTR at once, if it is still parked. Null: it was answered already. Any thread; may
+/// be repeated, also after the operation or the file system has ended.
 using Cancel = std::function<void()>;
 
 class FileSystem {
@@ -98,18 +105,19 @@ class FileSystem {
                                           cache::Cache* cache, const base::Clock& clock, base::Metrics& metrics,
                                           Kernel& kernel);
 
-  virtual void lookup(NodeId parent, std::string_view name, std::function<void(Reply<EntryReply>)> done) = 0;
+  /// On success the node's count has been raised: whoever can't deliver the reply calls forget.
+  virtual Cancel lookup(NodeId parent, std::string_view name, std::function<void(Reply<EntryReply>)> done) = 0;
   virtual void forget(NodeId node, uint64_t count) = 0;
-  virtual void getattr(NodeId node, std::function<void(Reply<AttrReply>)> done) = 0;
+  virtual Cancel getattr(NodeId node, std::function<void(Reply<AttrReply>)> done) = 0;
   /// flags as open(2). EROFS for anything that writes. ESTALE if the node's version is gone.
-  virtual void open(NodeId node, int flags, Caller caller, std::function<void(Reply<OpenReply>)> done) = 0;
-  /// The pieces are valid within the callback. Null Cancel: answered already.
+  virtual Cancel open(NodeId node, int flags, Caller caller, std::function<void(Reply<OpenReply>)> done) = 0;
+  /// The pieces are valid within the callback.
   virtual Cancel read(HandleId handle, uint64_t offset_bytes, size_t size_bytes, Caller caller,
                       std::function<void(Reply<fetch::Pieces>)> done) = 0;
   virtual void release(HandleId handle) = 0;
-  virtual void opendir(NodeId node, std::function<void(Reply<HandleId>)> done) = 0;
-  /// Calls `emit` for entries from offset on until it returns false; "." and ".." included. Never waits: the listing was
-  /// taken by opendir. An entry that emit refuses has no count raised.
+  virtual Cancel opendir(NodeId node, std::function<void(Reply<OpenDirectoryReply>)> done) = 0;
+  /// Calls `emit` for entries from offset on until it returns false; "." and ".." included. Never waits: the listing
+  /// was taken by opendir. An entry that emit refuses has no count raised.
   virtual int readdir(HandleId handle, uint64_t offset, bool with_attributes,
                       const std::function<bool(const DirectoryEntry&)>& emit) = 0;
   virtual void releasedir(HandleId handle) = 0;
@@ -117,7 +125,9 @@ class FileSystem {
   /// user.shardfs.etag, .key, .cached_bytes, .state; ENODATA for others.
   virtual Reply<std::string> getxattr(NodeId node, std::string_view name) = 0;
   virtual Reply<std::vector<std::string>> listxattr(NodeId node) = 0;
-  /// Answers all that is parked (EIO... see errno table for kCancelled at shutdown); further operations answer EIO.
+  /// Answers all that is parked with EIO; further operations answer EIO, closes still work. Comes before the fetcher's.
+  /// Returns when no other thread writes an answer. The destructor does it too, and closes the handles that are left.
+  /// Requires: not called from a callback of this object.
   virtual void shut_down() = 0;
 };
 
