@@ -1,0 +1,32 @@
+// How long to wait before the next try. Not whether: error_mapping.h says that.
+// Thread rule: thread-compatible.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <random>
+
+namespace shardfs::s3 {
+
+class Backoff {
+ public:
+  using Duration = std::chrono::milliseconds;
+  // Source: 100 ms is about three round trips to a store in the region; AWS's SDKs cap at 20 s.
+  static constexpr Duration kBase{100};
+  static constexpr Duration kCap{20000};
+  // A reset connection says nothing of the store's load: the first tries after one wait only this long at most.
+  static constexpr Duration kQuick{10};
+  static constexpr unsigned kQuickTries = 2;
+
+  /// The next wait, full jitter: evenly in [0, min(cap, base * 2^n)]. retry_after is the least it may be. left: until
+  /// the deadline. Nothing when no further try fits before it.
+  std::optional<Duration> next(std::minstd_rand& random, bool broken_connection, std::optional<Duration> retry_after,
+                               Duration left);
+  /// After a try that made progress.
+  void reset() { tries_ = 0; }
+
+ private:
+  unsigned tries_ = 0;
+};
+
+}  // namespace shardfs::s3
