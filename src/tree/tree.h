@@ -33,6 +33,9 @@ struct TreeOptions {
   std::chrono::milliseconds negative_ttl{2000};
   bool stale_if_error = true;
   std::chrono::milliseconds stale_after{1000};  // without an answer for this long, the last known is served
+  // Names kept over all directories, about 200 bytes each; the directory used last may pass it alone.
+  // Source: 60 MB of the mount's 256 MiB, and five times the 60,000 files of a large folder of shards.
+  size_t listed_names_limit = 300000;
 };
 
 /// A node as it is now. A nodeid stands for one (path, version, route): it never becomes another version.
@@ -40,9 +43,9 @@ struct Node {
   NodeId id = 0;
   uint64_t st_ino = 0;  // stable for (path, version), also over remounts; the same for all nodeids of it
   Kind kind = Kind::kFile;
-  NodeId parent = 0;          // 0 for the root
-  std::string name;           // within the parent; "" for the root
-  store::ObjectInfo info;     // files; key in full. Directories: only last_modified
+  NodeId parent = 0;                       // 0 for the root
+  std::string name;                        // within the parent; "" for the root
+  store::ObjectInfo info;                  // files; key in full. Directories: only last_modified
   std::chrono::milliseconds valid_for{0};  // how long the kernel may keep name and attributes
 };
 

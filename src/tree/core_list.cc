@@ -1,0 +1,296 @@
+// Whole directories: all pages for opendir, the root's first page at mount, and listings in the background.
+#include <utility>
+
+#include "base/log.h"
+#include "tree/core.h"
+#include "tree/names.h"
+
+namespace shardfs::tree {
+namespace {
+
+using base::Code;
+
+/// Lookups of unknown names after which a directory is listed in the background. Source: one name may be all that is
+/// wanted; two are HEAD and LIST twice, as much as the first pages of a listing.
+constexpr unsigned kUnknownLookupsBeforeListing = 2;
+/// A background listing that failed, or was too long, is not tried again for this long.
+constexpr std::chrono::seconds kBackgroundPause{60};
+/// Of the limit of names: what a listing that nobody waits for may take. Source: half leaves room for what is in use.
+constexpr size_t kBackgroundShare = 2;
+
+}  // namespace
+
+struct Core::ListingFlight {
+  std::string directory;
+  std::shared_ptr<Lister> lister;
+  store::Priority priority = store::Priority::kDemand;
+  std::chrono::milliseconds deadline = store::ListOptions().deadline;
+  std::vector<ListDone> waiters;
+  std::vector<StartDone> first_page_waiters;
+  base::SteadyTime page_asked_at{};
+  unsigned pages_asked = 0;
+  bool only_first_page = false;
+  store::RequestHandle request;  // of the last page asked for
+  bool settled = false;
+  bool overdue = false;  // the old listing was served in its place
+  std::optional<base::TimerId> timer;
+};
+
+void Core::start(std::chrono::milliseconds deadline, StartDone done) {
+  Later later;
+  bool closed = false;
+  {
+    std::lock_guard lock(mutex_);
+    closed = closed_;
+    if (!closed) {
+      const ListingFlightPtr flight = make_listing({}, store::Priority::kDemand, later);
+      flight->deadline = deadline;
+      flight->only_first_page = true;
+      flight->first_page_waiters.push_back(std::move(done));
+    }
+  }
+  if (closed) return done(base::fail(Code::kCancelled, "the mount ends"));
+  later.run();
+}
+
+void Core::list(NodeId node, ListDone done) {
+  Later later;
+  base::Result<std::shared_ptr<const Listing>> answer = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    const NodeTable::Record* record = nodes_.find(node);
+    if (closed_) {
+      answer = base::fail(Code::kCancelled, "the mount ends");
+    } else if (record == nullptr) {
+      answer = base::fail(Code::kNotFound, "the directory's node was forgotten");
+    } else if (record->kind != Kind::kDirectory) {
+      answer = base::fail(Code::kNotDirectory, "\"" + record->info.key + "\" is a file");
+    } else {
+      answer = list_now_or_later(nodes_.path_of(*record), done, later);
+    }
+  }
+  if (!answer || *answer) done(std::move(answer));
+  later.run();
+}
+
+std::shared_ptr<const Listing> Core::list_now_or_later(std::string_view path, ListDone& done, Later& later) {
+  const Directory* directory = directories_.find(path);
+  const std::shared_ptr<const Listing> old = directory != nullptr ? directory->listing() : nullptr;
+  if (old && !directory->listing_suspect() && is_fresh(old->listed_at, clock_.now(), options_.metadata_ttl)) return old;
+  const auto place = listings_.find(path);
+  const bool flight_overdue = place != listings_.end() && place->second->overdue;
+  if (old && (store_is_silent() || flight_overdue)) {
+    stale_answers_.add();
+    return old;
+  }
+  ListingFlightPtr flight;
+  if (place == listings_.end()) {
+    flight = make_listing(path, store::Priority::kDemand, later);
+  } else {
+    flight = place->second;
+    flight->only_first_page = false;
+    if (flight->priority != store::Priority::kDemand) {
+      flight->priority = store::Priority::kDemand;
+      if (flight->request) later.call([request = flight->request] { request->raise_to(store::Priority::kDemand); });
+    }
+  }
+  flight->waiters.push_back(std::move(done));
+  if (old && options_.stale_if_error && flight->waiters.size() == 1) {
+    later.call([self = shared_from_this(), flight] { self->set_timer(flight); });
+  }
+  return nullptr;
+}
+
+void Core::consider_background(std::string_view path, Later& later) {
+  Directory& directory = directories_.touch(path);
+  if (directory.listing() || ++directory.unknown_lookups < kUnknownLookupsBeforeListing) return;
+  if (clock_.now() < directory.no_background_before || listings_.contains(path)) return;
+  make_listing(path, store::Priority::kReadahead, later);
+}
+
+Core::ListingFlightPtr Core::make_listing(std::string_view path, store::Priority priority, Later& later) {
+  auto flight = std::make_shared<ListingFlight>();
+  flight->directory = path;
+  flight->lister = std::make_shared<Lister>(directory_prefix(path), clock_.now(), ++order_);
+  flight->priority = priority;
+  listings_.emplace(std::string(path), flight);
+  later.call([self = shared_from_this(), flight] { self->ask_page(flight); });
+  return flight;
+}
+
+void Core::ask_page(const ListingFlightPtr& flight) {
+  store::ListOptions options;
+  options.delimiter = "/";
+  unsigned page_number = 0;
+  {
+    std::lock_guard lock(mutex_);
+    options.prefix = flight->lister->prefix();
+    options.continuation = flight->lister->continuation();
+    options.priority = flight->priority;
+    options.deadline = flight->deadline;
+    flight->page_asked_at = clock_.now();
+    page_number = ++flight->pages_asked;
+  }
+  const store::Priority priority = options.priority;
+  store::RequestHandle request =
+      store_.list(std::move(options), [self = shared_from_this(), flight](base::Result<store::ListPage> page) {
+        self->on_page(flight, std::move(page));
+      });
+  bool raise = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (flight->settled || flight->pages_asked != page_number) return;
+    raise = flight->priority < priority;
+    flight->request = request;
+  }
+  if (raise && request) request->raise_to(store::Priority::kDemand);
+}
+
+void Core::set_timer(const ListingFlightPtr& flight) {
+  const base::TimerId timer = timer_.schedule(
+      options_.stale_after, [weak = weak_from_this(), weak_flight = std::weak_ptr<ListingFlight>(flight)] {
+        const auto self = weak.lock();
+        const auto waiting = weak_flight.lock();
+        if (self && waiting) self->on_overdue(waiting);
+      });
+  bool needless = false;
+  {
+    std::lock_guard lock(mutex_);
+    needless = flight->settled;
+    flight->timer = timer;
+  }
+  if (needless) timer_.cancel(timer);
+}
+
+void Core::on_page(const ListingFlightPtr& flight, base::Result<store::ListPage> page) {
+  bool truncated = false;
+  std::string continuation;
+  PageNames names;
+  if (page) {
+    truncated = page->truncated;
+    continuation = std::move(page->continuation);
+    names = names_of_page(flight->lister->prefix(), std::move(*page));
+  }
+  Callback callback(*this);
+  if (!callback.lock()) return;
+  Later& later = callback.later();
+  if (flight->settled) return;
+  flight->request = nullptr;
+  if (!page) return fail(flight, page.error(), later);
+  silent_until_ = {};
+  odd_keys_.add(names.odd);
+  const base::Result<bool> more = flight->lister->add(std::move(names), truncated, std::move(continuation));
+  if (more && !*more) return complete(flight, later);
+
+  directories_.touch(flight->directory).set_partial(flight->lister);
+  later.drop(directories_.settle(flight->directory));
+  answer_from_pages(flight->directory, later);
+  if (!more) return fail(flight, more.error(), later);
+  for (auto& done : std::exchange(flight->first_page_waiters, {})) {
+    later.call([done = std::move(done)] { done({}); });
+  }
+  flight->deadline = store::ListOptions().deadline;
+  if (flight->only_first_page) return settle(flight, later);
+  const bool background = flight->priority != store::Priority::kDemand;
+  if (background && flight->lister->name_count() >= options_.listed_names_limit / kBackgroundShare) {
+    directories_.touch(flight->directory).no_background_before = clock_.now() + kBackgroundPause;
+    return settle(flight, later);
+  }
+  later.call([self = shared_from_this(), flight] { self->ask_page(flight); });
+}
+
+void Core::complete(const ListingFlightPtr& flight, Later& later) {
+  settle(flight, later);
+  Lister& lister = *flight->lister;
+  // A prefix without any key is no directory (any more), except for the root.
+  const bool gone = lister.raw_count() == 0 && !flight->directory.empty();
+  auto listing = std::make_shared<Listing>();
+  listing->names = lister.take();
+  // The last page's time: what a long listing said first is older, and a GET or the next lookup finds out.
+  listing->listed_at = flight->page_asked_at;
+
+  Directory& directory = directories_.touch(flight->directory);
+  later.call([old = directory.listing()] {});  // destroyed without the lock
+  directory.set_listing(gone ? nullptr : listing, lister.order());
+  later.drop(directories_.settle(flight->directory));
+  if (gone) {
+    const auto [parent, name] = split_path(flight->directory);
+    Fact fact;
+    fact.presence = Presence::kAbsent;
+    fact.at = lister.started_at();
+    fact.order = lister.order();
+    learn(parent, name, std::move(fact), later);
+    answer_waiters(*flight, base::fail(Code::kNotFound, "nothing lies below \"" + lister.prefix() + "\""), later);
+    return;
+  }
+  if (!flight->first_page_waiters.empty() && lister.raw_count() == 0) {
+    base::log_warning("nothing lies below \"{}\": the mount is empty", lister.prefix());
+  }
+  for (auto& done : std::exchange(flight->first_page_waiters, {})) {
+    later.call([done = std::move(done)] { done({}); });
+  }
+  answer_from_pages(flight->directory, later);
+  answer_waiters(*flight, std::shared_ptr<const Listing>(listing), later);
+}
+
+void Core::fail(const ListingFlightPtr& flight, const base::Error& error, Later& later) {
+  settle(flight, later);
+  directories_.touch(flight->directory).no_background_before = clock_.now() + kBackgroundPause;
+  for (auto& done : std::exchange(flight->first_page_waiters, {})) {
+    later.call([done = std::move(done), error] { done(tl::unexpected<base::Error>(error)); });
+  }
+  const auto old = old_listing(flight->directory);
+  if (old && options_.stale_if_error && is_answer_of_outage(error)) {
+    store_was_silent();
+    stale_answers_.add(flight->waiters.size());
+    answer_waiters(*flight, old, later);
+  } else {
+    answer_waiters(*flight, tl::unexpected<base::Error>(error), later);
+  }
+}
+
+void Core::on_overdue(const ListingFlightPtr& flight) {
+  Callback callback(*this);
+  if (!callback.lock() || flight->settled) return;
+  const auto old = old_listing(flight->directory);
+  if (!old) return;  // dropped meanwhile
+  flight->overdue = true;
+  store_was_silent();
+  stale_answers_.add(flight->waiters.size());
+  answer_waiters(*flight, old, callback.later());
+}
+
+void Core::settle(const ListingFlightPtr& flight, Later& later) {
+  flight->settled = true;
+  flight->request = nullptr;
+  if (flight->timer) later.call([self = shared_from_this(), timer = *flight->timer] { self->timer_.cancel(timer); });
+  const auto place = listings_.find(flight->directory);
+  if (place != listings_.end() && place->second == flight) listings_.erase(place);
+}
+
+void Core::answer_waiters(ListingFlight& flight, const base::Result<std::shared_ptr<const Listing>>& answer,
+                          Later& later) {
+  for (auto& done : std::exchange(flight.waiters, {})) {
+    later.call([done = std::move(done), answer] { done(answer); });
+  }
+}
+
+void Core::close_listings(Later& later, std::vector<base::TimerId>& timers) {
+  for (auto& [path, flight] : listings_) {
+    if (flight->timer) timers.push_back(*flight->timer);
+    if (flight->request) later.call([request = flight->request] { request->cancel(); });
+    const auto error = base::fail(Code::kCancelled, "the mount ends");
+    for (auto& done : std::exchange(flight->first_page_waiters, {})) {
+      later.call([done = std::move(done), error] { done(error); });
+    }
+    answer_waiters(*flight, error, later);
+  }
+  listings_.clear();
+}
+
+std::shared_ptr<const Listing> Core::old_listing(std::string_view path) {
+  const Directory* directory = directories_.find(path);
+  return directory != nullptr ? directory->listing() : nullptr;
+}
+
+}  // namespace shardfs::tree
