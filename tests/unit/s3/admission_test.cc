@@ -1,0 +1,116 @@
+#include "s3/admission.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+namespace shardfs::s3 {
+namespace {
+
+using namespace std::chrono_literals;
+using store::Priority;
+
+struct Waiter final : Admission::Waiter {
+  Waiter(std::string n, std::string& l) : name(std::move(n)), log(l) {}
+  void on_slot_granted() noexcept override { log += name; }
+  std::string name;
+  std::string& log;
+};
+
+struct Fixture {
+  std::shared_ptr<Waiter> make(const std::string& name) { return std::make_shared<Waiter>(name, log); }
+  int64_t active() { return metrics.gauge("store_connections_active").value(); }
+  int64_t waiting() { return metrics.gauge("store_requests_waiting").value(); }
+  int64_t limit() { return metrics.gauge("store_connections_limit").value(); }
+  base::Metrics metrics;
+  std::string log;
+};
+
+TEST_CASE("some slots are kept for demand") {
+  Fixture f;
+  Admission admission(16, f.metrics);  // 2 of 16 are kept
+  std::vector<std::shared_ptr<Waiter>> all;
+  int started = 0;
+  for (int i = 0; i < 20; ++i) {
+    all.push_back(f.make("r"));
+    started += admission.ask(all.back(), Priority::kReadahead, false);
+  }
+  CHECK(started == 14);
+  CHECK(admission.ask(f.make("d"), Priority::kDemand, false));
+  CHECK(admission.ask(f.make("d"), Priority::kDemand, false));
+  CHECK_FALSE(admission.ask(f.make("d"), Priority::kDemand, false));
+  CHECK(f.active() == 16);
+  CHECK(f.waiting() == 7);
+}
+
+TEST_CASE("one connection serves all, demand first, then in the order of asking") {
+  Fixture f;
+  Admission admission(1, f.metrics);
+  const auto first = f.make("0"), warm = f.make("w"), a = f.make("a"), b = f.make("b"), d = f.make("d");
+  CHECK(admission.ask(first, Priority::kReadahead, false));
+  CHECK_FALSE(admission.ask(warm, Priority::kWarm, false));
+  CHECK_FALSE(admission.ask(a, Priority::kReadahead, false));
+  CHECK_FALSE(admission.ask(b, Priority::kReadahead, false));
+  CHECK_FALSE(admission.ask(d, Priority::kDemand, false));
+  for (const auto& done : {first, d, a, b, warm}) admission.release(*done);
+  CHECK(f.log == "dabw");
+  CHECK(f.active() == 0);
+  CHECK(f.waiting() == 0);
+}
+
+TEST_CASE("a waiting one can be raised, withdrawn, or put first") {
+  Fixture f;
+  Admission admission(1, f.metrics);
+  const auto first = f.make("0"), a = f.make("a"), b = f.make("b"), c = f.make("c"), again = f.make("x");
+  CHECK(admission.ask(first, Priority::kDemand, false));
+  for (const auto& waiter : {a, b, c}) CHECK_FALSE(admission.ask(waiter, Priority::kWarm, false));
+  CHECK_FALSE(admission.ask(again, Priority::kWarm, true));
+  admission.raise(c, Priority::kDemand);
+  admission.raise(c, Priority::kReadahead);  // never down
+  CHECK(admission.withdraw(*a));
+  CHECK_FALSE(admission.withdraw(*a));
+  for (const auto& done : {first, c, again, b}) admission.release(*done);
+  CHECK(f.log == "cxb");
+  CHECK(f.active() == 0);
+}
+
+TEST_CASE("raising starts at once where only demand may start") {
+  Fixture f;
+  Admission admission(4, f.metrics);  // 2 kept
+  const auto a = f.make("a"), b = f.make("b"), c = f.make("c");
+  CHECK(admission.ask(a, Priority::kReadahead, false));
+  CHECK(admission.ask(b, Priority::kReadahead, false));
+  CHECK_FALSE(admission.ask(c, Priority::kReadahead, false));
+  admission.raise(c, Priority::kDemand);
+  CHECK(f.log == "c");
+  for (const auto& done : {a, b, c}) admission.release(*done);
+  CHECK(f.active() == 0);
+}
+
+TEST_CASE("the limit falls when the store asks for it, and comes back") {
+  Fixture f;
+  Admission admission(32, f.metrics);
+  const auto hold = f.make("h");
+  for (int i = 0; i < 32; ++i) CHECK(admission.ask(hold, Priority::kDemand, false));
+  const base::SteadyTime start{1h};
+  admission.slow_down(start);
+  CHECK(f.limit() == 16);
+  admission.slow_down(start + 500ms);  // the same burst
+  CHECK(f.limit() == 16);
+  admission.slow_down(start + 1s);
+  CHECK(f.limit() == 8);
+  for (int i = 0; i < 24; ++i) admission.release(*hold);
+  CHECK_FALSE(admission.ask(f.make("w"), Priority::kDemand, false));
+  admission.speed_up(start + 1010ms);
+  CHECK(f.limit() == 8);
+  admission.speed_up(start + 1100ms);
+  CHECK(f.limit() == 10);
+  CHECK(f.log == "w");
+  for (int i = 0; i < 100; ++i) admission.speed_up(start + 2s + i * 100ms);
+  CHECK(f.limit() == 32);
+  for (int i = 0; i < 20; ++i) admission.slow_down(start + 1min + i * 1s);
+  CHECK(f.limit() == 1);
+}
+
+}  // namespace
+}  // namespace shardfs::s3

@@ -1,0 +1,62 @@
+#include "s3/retry.h"
+
+#include <doctest/doctest.h>
+
+#include "s3/bandwidth_limit.h"
+
+namespace shardfs::s3 {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_CASE("waits grow to the cap, with full jitter") {
+  std::minstd_rand random(7);
+  Backoff backoff;
+  auto longest = 0ms;
+  for (int i = 0; i < 40; ++i) {
+    const auto wait = backoff.next(random, false, std::nullopt, 24h);
+    REQUIRE(wait.has_value());
+    CHECK(*wait <= Backoff::kBase * (1 << std::min(i, 10)));
+    CHECK(*wait <= Backoff::kCap);
+    longest = std::max(longest, *wait);
+  }
+  CHECK(longest > 10s);
+  backoff.reset();
+  CHECK(*backoff.next(random, false, std::nullopt, 24h) <= Backoff::kBase);
+}
+
+TEST_CASE("a reset connection is tried again quickly, at first") {
+  std::minstd_rand random(7);
+  Backoff backoff;
+  for (unsigned i = 0; i < Backoff::kQuickTries; ++i) {
+    CHECK(*backoff.next(random, true, std::nullopt, 1h) <= Backoff::kQuick);
+  }
+}
+
+TEST_CASE("Retry-After is the least, the deadline the most") {
+  std::minstd_rand random(7);
+  Backoff backoff;
+  CHECK(*backoff.next(random, false, 5s, 1h) >= 5s);
+  CHECK_FALSE(backoff.next(random, false, 5s, 4s).has_value());
+  CHECK_FALSE(backoff.next(random, false, std::nullopt, 0ms).has_value());
+  for (int i = 0; i < 50; ++i) {
+    if (const auto wait = backoff.next(random, false, std::nullopt, 300ms)) CHECK(*wait < 300ms);
+  }
+}
+
+TEST_CASE("the bandwidth limit is a debt in time") {
+  BandwidthLimit limit(1000000);
+  const base::SteadyTime start{1h};
+  CHECK(limit.debt(start) == 0ns);
+  limit.took(1000000, start);  // a second's worth, less the burst of 20 ms
+  CHECK(limit.debt(start) == 980ms);
+  CHECK(limit.debt(start + 980ms) == 0ns);
+  for (int i = 0; i < 100; ++i) limit.took(10000, start + 980ms);
+  CHECK(limit.debt(start + 980ms) == 1s);
+  BandwidthLimit none(0);
+  none.took(1u << 30, start);
+  CHECK(none.debt(start) == 0ns);
+}
+
+}  // namespace
+}  // namespace shardfs::s3
