@@ -69,10 +69,10 @@ TEST_CASE("the destructor of a pool runs what is queued, also what tasks post me
 }
 
 TEST_CASE("drain waits for the tasks posted before it, running and queued") {
-  ThreadPool pool("test", 2);
   std::promise<void> gate;
   auto opened = gate.get_future().share();
   std::atomic<int> ended{0};
+  ThreadPool pool("test", 2);
   for (int n = 0; n < 4; ++n) {
     pool.post([&, opened] {
       opened.wait();
@@ -109,8 +109,8 @@ TEST_CASE("what a task captured is gone when drain returns") {
 }
 
 TEST_CASE("a pool asked for no threads has one") {
-  ThreadPool pool("test", 0);
   std::atomic<bool> ran{false};
+  ThreadPool pool("test", 0);
   pool.post([&] { ran = true; });
   pool.drain();
   CHECK(ran);
@@ -132,9 +132,9 @@ TEST_CASE("threads carry names, cut to what the kernel keeps") {
 TEST_CASE("a timer runs tasks in the order of their time, not before it") {
   std::vector<int> order;
   std::promise<void> last;
+  SteadyTime ran_at;
   Timer timer("test");
   const auto start = std::chrono::steady_clock::now();
-  SteadyTime ran_at;
   timer.schedule(milliseconds(20), [&] {
     order.push_back(2);
     ran_at = std::chrono::steady_clock::now();
@@ -147,8 +147,8 @@ TEST_CASE("a timer runs tasks in the order of their time, not before it") {
 }
 
 TEST_CASE("a time in the past runs at once, one beyond the clock never") {
-  Timer timer("test");
   std::promise<void> ran;
+  Timer timer("test");
   timer.schedule(nanoseconds(-5), [&] { ran.set_value(); });
   ran.get_future().wait();
   const TimerId never = timer.schedule(nanoseconds::max(), [] {});
@@ -158,15 +158,18 @@ TEST_CASE("a time in the past runs at once, one beyond the clock never") {
 }
 
 TEST_CASE("an earlier task is not held up by a later one that was scheduled first") {
+  std::promise<void> ran;
   Timer timer("test");
   timer.schedule(hours(1), [] {});
-  std::promise<void> ran;
   timer.schedule(milliseconds(1), [&] { ran.set_value(); });
   ran.get_future().wait();
   CHECK(timer.pending() == 1);
 }
 
 TEST_CASE("cancel says whether the task was kept from starting") {
+  std::promise<void> started;
+  std::promise<void> end;
+  auto gate = end.get_future();
   Timer timer("test");
   auto captured = std::make_shared<int>(1);
   const TimerId later = timer.schedule(hours(1), [captured] {});
@@ -175,9 +178,6 @@ TEST_CASE("cancel says whether the task was kept from starting") {
   CHECK_FALSE(timer.cancel(later));
   CHECK_FALSE(timer.cancel(later + 1000));
 
-  std::promise<void> started;
-  std::promise<void> end;
-  auto gate = end.get_future();
   const TimerId running = timer.schedule(nanoseconds(0), [&] {
     started.set_value();
     gate.wait();
@@ -192,11 +192,11 @@ TEST_CASE("each task is either cancelled or run, never both, whatever the race")
   int cancelled = 0;
   constexpr int kTasks = 2000;
   {
+    std::promise<void> after_all;
     Timer timer("test");
     std::vector<TimerId> ids;
     for (int n = 0; n < kTasks; ++n) ids.push_back(timer.schedule(nanoseconds(n * 500), [&] { ++ran; }));
     for (const TimerId id : ids) cancelled += timer.cancel(id) ? 1 : 0;
-    std::promise<void> after_all;
     timer.schedule(nanoseconds(0), [&] { after_all.set_value(); });
     after_all.get_future().wait();
     CHECK(timer.pending() == 0);

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <thread>
 #include <vector>
 
@@ -29,6 +28,15 @@ std::vector<std::string> lines(const std::string& path) {
   std::vector<std::string> all;
   for (std::string line; std::getline(file, line);) all.push_back(line);
   return all;
+}
+
+// Each digit as 0, and a time zone west of Greenwich as one east of it.
+std::string shape(std::string line) {
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] >= '0' && line[i] <= '9') line[i] = '0';
+    if (i == 23 && line[i] == '-') line[i] = '+';
+  }
+  return line;
 }
 
 // Sends the log back to standard error when a test ends.
@@ -65,10 +73,10 @@ TEST_CASE("lines go to the file with time and level, from the level on") {
   log_error("last");
   const auto all = lines(path);
   REQUIRE(all.size() == 3);
-  const std::string time = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d )";
-  CHECK(std::regex_match(all[0], std::regex(time + "info read 2 of a/b")));
-  CHECK(std::regex_match(all[1], std::regex(time + R"(warning \{\})")));
-  CHECK(std::regex_match(all[2], std::regex(time + "error last")));
+  const std::string time = "0000-00-00T00:00:00.000+00:00 ";
+  CHECK(shape(all[0]) == time + "info read 0 of a/b");
+  CHECK(shape(all[1]) == time + "warning {}");
+  CHECK(shape(all[2]) == time + "error last");
 }
 
 TEST_CASE("off is silent") {
