@@ -30,9 +30,9 @@
 namespace shardfs::fetch {
 
 struct FetchOptions {
-  uint64_t part_bytes = 8 << 20;        // the bytes of one GET, at most
-  uint64_t memory_bytes = 256 << 20;    // buffers of the mount
-  unsigned connections = 64;            // GETs at once
+  uint64_t part_bytes = 8 << 20;      // the bytes of one GET, at most
+  uint64_t memory_bytes = 256 << 20;  // buffers of the mount
+  unsigned connections = 64;          // GETs at once
   std::chrono::milliseconds demand_deadline{300000};
   readahead::PolicyLimits readahead;
 };

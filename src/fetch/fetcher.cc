@@ -1,0 +1,122 @@
+// The Fetcher: the table of files in use, the deadlines, the end.
+#include "fetch/fetcher.h"
+
+#include <algorithm>
+#include <list>
+#include <unordered_map>
+
+#include "fetch/shared.h"
+#include "fetch/source_file.h"
+
+namespace shardfs::fetch {
+namespace {
+
+// Files kept after their last use, with what their policy has learned. Source: MDS opens a shard anew for every sample
+// and goes over all of them; a few hundred bytes each.
+constexpr size_t kRecentFiles = 256;
+constexpr std::chrono::seconds kDeadlineTick{1};
+
+class FetcherImpl final : public Fetcher {
+ public:
+  FetcherImpl(FetchOptions options, FetchEnvironment environment) : shared_(std::move(options), environment) {
+    shared_.metrics.memory_limit_bytes.set(static_cast<int64_t>(shared_.options.memory_bytes));
+    schedule_tick();
+  }
+  ~FetcherImpl() override { shut_down(); }
+
+  std::shared_ptr<SourceFile> open(const store::ObjectInfo& info) override {
+    store::ObjectId id{shared_.env.store.endpoint(), shared_.env.store.bucket(), info.key, store::version_of(info)};
+    const std::string name = id.key + '\n' + id.version;
+    std::list<std::shared_ptr<SourceFileImpl>> dropped;  // destroyed after the lock is released
+    std::lock_guard lock(mutex_);
+    auto& entry = files_[name];
+    auto file = entry.lock();
+    if (!file) {
+      file = std::make_shared<SourceFileImpl>(shared_, info, std::move(id));
+      entry = file;
+    }
+    recent_.remove(file);
+    recent_.push_front(file);
+    while (recent_.size() > kRecentFiles) {
+      dropped.push_back(std::move(recent_.back()));
+      recent_.pop_back();
+    }
+    if (files_.size() > 2 * sweep_at_) sweep();
+    return file;
+  }
+
+  void on_complete(std::function<void(const store::ObjectInfo&)> hook) override {
+    shared_.on_complete = std::move(hook);
+  }
+  void on_changed(std::function<void(const store::ObjectInfo&)> hook) override { shared_.on_changed = std::move(hook); }
+
+  void shut_down() override {
+    if (shared_.stopping.exchange(true)) return;
+    {
+      std::unique_lock lock(tick_mutex_);
+      if (shared_.env.timer.cancel(tick_)) ticking_ = false;
+      tick_ended_.wait(lock, [&] { return !ticking_; });
+    }
+    std::vector<std::shared_ptr<SourceFileImpl>> files = all();
+    for (const auto& file : files) file->stop();
+    shared_.scheduler.wait_until_idle();
+    shared_.wait_for_jobs();
+    for (const auto& file : files) file->drop_memory();
+    std::lock_guard lock(mutex_);
+    recent_.clear();
+    files.clear();
+    shared_.metrics.memory_bytes.set(static_cast<int64_t>(shared_.budget.used_bytes()));
+  }
+
+ private:
+  std::vector<std::shared_ptr<SourceFileImpl>> all() {
+    std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<SourceFileImpl>> files;
+    for (const auto& [name, weak] : files_)
+      if (auto file = weak.lock()) files.push_back(std::move(file));
+    return files;
+  }
+
+  void sweep() {
+    std::erase_if(files_, [](const auto& entry) { return entry.second.expired(); });
+    sweep_at_ = std::max<size_t>(kRecentFiles, files_.size());
+  }
+
+  void schedule_tick() {
+    std::lock_guard lock(tick_mutex_);
+    ticking_ = true;
+    tick_ = shared_.env.timer.schedule(kDeadlineTick, [this] { tick(); });
+  }
+
+  void tick() {
+    const auto now = shared_.env.clock.now();
+    for (const auto& file : all()) file->answer_late(now);
+    shared_.scheduler.trim();
+    shared_.scheduler.pump();
+    std::lock_guard lock(tick_mutex_);
+    if (!shared_.stopping) {
+      tick_ = shared_.env.timer.schedule(kDeadlineTick, [this] { tick(); });
+      return;
+    }
+    ticking_ = false;
+    tick_ended_.notify_all();
+  }
+
+  Shared shared_;
+  std::mutex mutex_;  // guards the table
+  std::unordered_map<std::string, std::weak_ptr<SourceFileImpl>> files_;
+  std::list<std::shared_ptr<SourceFileImpl>> recent_;
+  size_t sweep_at_ = kRecentFiles;
+  std::mutex tick_mutex_;  // guards the three below
+  std::condition_variable tick_ended_;
+  base::TimerId tick_ = 0;
+  bool ticking_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Fetcher> Fetcher::make(FetchOptions options, FetchEnvironment environment) {
+  return std::make_unique<FetcherImpl>(std::move(options), environment);
+}
+
+}  // namespace shardfs::fetch

@@ -1,0 +1,362 @@
+// Opening, closing, reading: how a read is answered from what is there, or parked.
+#include "fetch/source_file.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "fetch/parked.h"
+
+namespace shardfs::fetch {
+namespace {
+
+// How often the cache may fail one read before the reader is told. Source: the design's "after one refetch".
+constexpr unsigned kRefetchLimit = 2;
+
+/// Room for the pieces of one read that come from the cache file; reused by each thread.
+std::span<std::byte> scratch(size_t bytes) {
+  thread_local std::vector<std::byte> room;
+  if (room.size() < bytes) room.resize(bytes);
+  return {room.data(), bytes};
+}
+
+}  // namespace
+
+SourceFileImpl::SourceFileImpl(Shared& shared, store::ObjectInfo info, store::ObjectId id)
+    : shared_(shared),
+      info_(std::move(info)),
+      id_(std::move(id)),
+      policy_(info_.size_bytes, shared.options.readahead),
+      memory_(info_.size_bytes) {
+  if (shared_.env.cache && info_.size_bytes > 0) cache_file_ = shared_.env.cache->find_file(id_, info_.size_bytes);
+  complete_told_ = cache_file_ && cache_file_->complete() && cache_file_->verified();
+}
+
+SourceFileImpl::~SourceFileImpl() = default;
+
+void SourceFileImpl::opened(uint32_t) {
+  if (shared_.env.cache) shared_.env.cache->touch(id_);
+  std::lock_guard lock(mutex_);
+  ++handles_;
+  policy_.on_open();
+}
+
+void SourceFileImpl::closed() {
+  std::vector<store::RequestHandle> unwanted;
+  {
+    std::lock_guard lock(mutex_);
+    if (handles_ > 0) --handles_;
+    if (handles_ > 0 || (shared_.env.cache && !cache_refused_)) return;
+    // Nobody reads it and nothing would keep it: what was only predicted is not worth its bytes.
+    for (auto priority : {store::Priority::kReadahead, store::Priority::kWarm})
+      wants_[static_cast<size_t>(priority)].clear();
+    for (const auto& part : parts_) {
+      if (part->priority != store::Priority::kDemand && part->request && !overlaps_parked(part->range))
+        unwanted.push_back(part->request);
+    }
+  }
+  for (const auto& request : unwanted) request->cancel();
+  shared_.scheduler.memory_freed();
+}
+
+bool SourceFileImpl::in_cache(uint32_t block) const { return cache_file_ && cache_file_->has_block(block); }
+
+uint64_t SourceFileImpl::resident_bytes_of(const base::ByteRange& range) const {
+  uint64_t bytes = 0;
+  for (uint64_t at = range.begin; at < range.end;) {
+    const uint32_t block = block_of(at);
+    const base::ByteRange piece = range.intersect(memory_.range_of(block));
+    if (memory_.has(block, piece) || in_cache(block)) bytes += piece.size();
+    at = piece.end;
+  }
+  return bytes;
+}
+
+std::optional<SourceFileImpl::PieceList> SourceFileImpl::locate(const base::ByteRange& range) {
+  PieceList pieces;
+  for (uint64_t at = range.begin; at < range.end;) {
+    const uint32_t block = block_of(at);
+    const base::ByteRange piece = range.intersect(memory_.range_of(block));
+    if (memory_.has(block, piece)) {
+      pieces.push_back({piece, memory_.find(block)->buffer});
+    } else if (in_cache(block)) {
+      if (!pieces.empty() && !pieces.back().buffer) {
+        pieces.back().range.end = piece.end;
+      } else {
+        pieces.push_back({piece, nullptr});
+      }
+    } else {
+      return std::nullopt;
+    }
+    at = piece.end;
+  }
+  return pieces;
+}
+
+void SourceFileImpl::note_served(const base::ByteRange& range) {
+  for (uint64_t at = range.begin; at < range.end;) {
+    const uint32_t block = block_of(at);
+    const base::ByteRange whole = memory_.range_of(block);
+    const base::ByteRange piece = range.intersect(whole);
+    at = piece.end;
+    MemoryBlock* found = memory_.find(block);
+    if (!found) continue;
+    found->served_bytes += piece.size();
+    // Read through once: the kernel's page cache has it, and the cache file if there is one.
+    if (found->full && !found->writing && found->served_bytes >= whole.size()) memory_.erase(block);
+  }
+}
+
+std::shared_ptr<ParkedRead> SourceFileImpl::read(base::ByteRange range, uint32_t, ReadDone done) {
+  range = range.intersect({0, info_.size_bytes});
+  if (range.empty()) {
+    done(Pieces{});
+    return nullptr;
+  }
+  auto read = std::make_shared<Parked>(weak_from_this(), range, std::move(done));
+  park(read, true);
+  return read;
+}
+
+void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
+  auto& metrics = shared_.metrics;
+  const base::ByteRange& range = read->range;
+  std::optional<PieceList> pieces;
+  std::optional<base::Error> refusal;
+  std::vector<store::RequestHandle> urgent;
+  bool demand = false, ahead = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (counted) {
+      const uint64_t resident = resident_bytes_of(range);
+      const bool hit = resident == range.size();
+      (hit ? metrics.hits : resident ? metrics.partial_hits : metrics.misses).add();
+      (hit ? metrics.hit_bytes : resident ? metrics.partial_hit_bytes : metrics.miss_bytes).add(range.size());
+    }
+    readahead::Advice advice{range, {}};
+    const bool whole_in_cache = cache_file_ && cache_file_->complete();
+    const bool under_way = whole_in_cache || next_missing(range.begin, range.end, true) >= range.end;
+    if (counted && !whole_in_cache) advice = policy_.on_read(range, under_way);
+    pieces = locate(range);
+    if (pieces) {
+      note_served(range);
+    } else if (changed_) {
+      refusal = *changed_;
+    } else if (stopped_) {
+      refusal = base::Error{base::Code::kCancelled, "the mount ends"};
+    } else {
+      const auto now = shared_.env.clock.now();
+      if (!read->parked_once) {
+        read->parked_once = true;
+        read->since = now;
+        read->deadline = now + shared_.options.demand_deadline;
+      }
+      parked_.push_back(read);
+      metrics.parked_reads.add(1);
+      if (!under_way) {
+        want(store::Priority::kDemand, advice.demand);
+        demand = true;
+      }
+      for (const auto& part : parts_) {
+        if (part->priority != store::Priority::kDemand && part->request && !part->range.intersect(range).empty())
+          urgent.push_back(part->request);
+      }
+    }
+    if (!changed_ && !stopped_) {
+      for (const auto& wanted : advice.ahead) {
+        want(store::Priority::kReadahead, wanted);
+        ahead = true;
+      }
+    }
+  }
+  for (const auto& request : urgent) request->raise_to(store::Priority::kDemand);
+  start_pending(demand, ahead);
+  if (pieces) deliver(read, *pieces);
+  if (refusal) end_read(read, std::move(*refusal));
+}
+
+void SourceFileImpl::start_pending(bool demand, bool ahead) {
+  if (demand) shared_.scheduler.enqueue(shared_from_this(), store::Priority::kDemand);
+  if (ahead) shared_.scheduler.enqueue(shared_from_this(), store::Priority::kReadahead);
+  if (demand || ahead) shared_.scheduler.pump();
+}
+
+void SourceFileImpl::prefetch(base::ByteRange range, store::Priority priority) {
+  range = range.intersect({0, info_.size_bytes});
+  if (range.empty()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (changed_ || stopped_ || next_missing(range.begin, range.end, true) >= range.end) return;
+    want(priority, range);
+  }
+  shared_.scheduler.enqueue(shared_from_this(), priority);
+  shared_.scheduler.pump();
+}
+
+void SourceFileImpl::deliver(const ParkedPtr& read, const PieceList& pieces) {
+  std::shared_ptr<cache::CacheFile> cached;
+  uint64_t disk_bytes = 0;
+  for (const auto& piece : pieces) disk_bytes += piece.buffer ? 0 : piece.range.size();
+  if (disk_bytes > 0) {
+    std::lock_guard lock(mutex_);
+    cached = cache_file_;
+  }
+  std::vector<iovec> out;
+  out.reserve(pieces.size());
+  std::span<std::byte> room = scratch(disk_bytes);
+  for (const auto& piece : pieces) {
+    if (piece.buffer) {
+      const uint64_t within = piece.range.begin % kBlockBytes;
+      out.push_back({piece.buffer->data() + within, piece.range.size()});
+      continue;
+    }
+    const auto into = room.first(piece.range.size());
+    room = room.subspan(piece.range.size());
+    const auto result = cached ? cached->read(piece.range, into)
+                               : base::Result<void>(base::fail(base::Code::kNotFound, "the cache file was given up"));
+    if (!result) return refetch(read, result.error());
+    out.push_back({into.data(), into.size()});
+  }
+  if (read->parked_once) shared_.metrics.stall.record(shared_.env.clock.now() - read->since);
+  read->done(Pieces(out));
+  if (cached) tell_if_complete(*cached);
+  shared_.scheduler.memory_freed();
+}
+
+void SourceFileImpl::deliver_all(std::vector<Ready> ready) {
+  for (auto& [read, pieces] : ready) {
+    // The caller may be a thread of the store, which must not wait for the disk.
+    if (std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.buffer != nullptr; })) {
+      deliver(read, pieces);
+    } else {
+      shared_.post(
+          [self = shared_from_this(), read = read, pieces = std::move(pieces)] { self->deliver(read, pieces); });
+    }
+  }
+}
+
+void SourceFileImpl::refetch(const ParkedPtr& read, const base::Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (error.code == base::Code::kCacheIo) cache_refused_ = true;
+    if (cache_refused_ || (cache_file_ && cache_file_->dead())) cache_file_.reset();
+  }
+  shared_.metrics.refetched_blocks.add();
+  if (++read->refetches > kRefetchLimit) return end_read(read, error);
+  base::warn_once("refetch " + info_.key, "cache: {}: {}; fetched again from the store", info_.key, error.message);
+  park(read, false);
+}
+
+void SourceFileImpl::end_read(const ParkedPtr& read, base::Error error) {
+  if (read->parked_once) shared_.metrics.stall.record(shared_.env.clock.now() - read->since);
+  read->done(tl::unexpected(std::move(error)));
+}
+
+SourceFileImpl::ParkedPtr SourceFileImpl::unpark(Parked* read) {
+  for (auto it = parked_.begin(); it != parked_.end(); ++it) {
+    if (it->get() != read) continue;
+    ParkedPtr found = *it;
+    parked_.erase(it);
+    shared_.metrics.parked_reads.add(-1);
+    return found;
+  }
+  return nullptr;
+}
+
+bool SourceFileImpl::overlaps_parked(const base::ByteRange& range) const {
+  return std::any_of(parked_.begin(), parked_.end(),
+                     [&](const auto& read) { return !read->range.intersect(range).empty(); });
+}
+
+std::vector<SourceFileImpl::Ready> SourceFileImpl::take_ready(const base::ByteRange& arrived) {
+  std::vector<Ready> ready;
+  for (auto it = parked_.begin(); it != parked_.end();) {
+    if ((*it)->range.intersect(arrived).empty()) {
+      ++it;
+      continue;
+    }
+    auto pieces = locate((*it)->range);
+    if (!pieces) {
+      ++it;
+      continue;
+    }
+    note_served((*it)->range);
+    ready.push_back({*it, std::move(*pieces)});
+    it = parked_.erase(it);
+    shared_.metrics.parked_reads.add(-1);
+  }
+  return ready;
+}
+
+void SourceFileImpl::answer_late(base::SteadyTime now) {
+  std::vector<ParkedPtr> late;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto it = parked_.begin(); it != parked_.end();) {
+      if ((*it)->deadline > now) {
+        ++it;
+        continue;
+      }
+      late.push_back(*it);
+      it = parked_.erase(it);
+      shared_.metrics.parked_reads.add(-1);
+    }
+  }
+  for (const auto& read : late) {
+    end_read(read, {base::Code::kTimeout, fmt::format("{} [{}, {}): no answer within the deadline", info_.key,
+                                                      read->range.begin, read->range.end)});
+  }
+}
+
+SourceFile::Backing SourceFileImpl::backing() {
+  std::shared_ptr<cache::CacheFile> file;
+  {
+    std::lock_guard lock(mutex_);
+    if (cache_file_ && cache_file_->dead()) cache_file_.reset();
+    file = cache_file_;
+  }
+  if (!file || !file->complete() || !file->verified()) return {};
+  auto pin = file->pin();
+  if (!pin) return {};
+  return {std::move(file), std::move(pin)};
+}
+
+uint64_t SourceFileImpl::cached_bytes() {
+  std::lock_guard lock(mutex_);
+  return cache_file_ && !cache_file_->dead() ? cache_file_->resident_bytes() : 0;
+}
+
+std::string SourceFileImpl::state() {
+  std::lock_guard lock(mutex_);
+  if (cache_file_ && cache_file_->complete()) return cache_file_->verified() ? "complete" : "complete, being verified";
+  return fmt::format("{}: {} bytes in memory, {} parts under way, {} reads parked",
+                     readahead::name_of(policy_.pattern()), memory_.all().size() * kBlockBytes, parts_.size(),
+                     parked_.size());
+}
+
+void SourceFileImpl::stop() {
+  std::list<ParkedPtr> parked;
+  std::vector<store::RequestHandle> requests;
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    for (auto& wants : wants_) wants.clear();
+    parked.swap(parked_);
+    shared_.metrics.parked_reads.add(-static_cast<int64_t>(parked.size()));
+    for (const auto& part : parts_)
+      if (part->request) requests.push_back(part->request);
+  }
+  for (const auto& read : parked) end_read(read, {base::Code::kCancelled, "the mount ends"});
+  for (const auto& request : requests) request->cancel();
+}
+
+void SourceFileImpl::drop_memory() {
+  std::lock_guard lock(mutex_);
+  memory_.clear();
+}
+
+bool SourceFileImpl::idle() {
+  std::lock_guard lock(mutex_);
+  return handles_ == 0 && parked_.empty() && parts_.empty() && writes_ == 0;
+}
+
+}  // namespace shardfs::fetch

@@ -1,0 +1,126 @@
+// SourceFileImpl: one object that is being read: who waits for which bytes, what is in memory, what is under way.
+// Not a scheduler (it only plans its own next part) and not a cache (it calls one).
+// Thread rule: thread-safe; mutex_ guards everything that is not constant. Callbacks, store calls and disk I/O happen
+// outside of it. Owns its memory blocks; parts under way own it.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "fetch/fetcher.h"
+#include "fetch/memory_blocks.h"
+#include "fetch/part.h"
+#include "fetch/shared.h"
+
+namespace shardfs::fetch {
+
+class SourceFileImpl final : public SourceFile, public std::enable_shared_from_this<SourceFileImpl> {
+ public:
+  SourceFileImpl(Shared& shared, store::ObjectInfo info, store::ObjectId id);
+  ~SourceFileImpl() override;
+
+  const store::ObjectInfo& info() const override { return info_; }
+  void opened(uint32_t process) override;
+  void closed() override;
+  std::shared_ptr<ParkedRead> read(base::ByteRange range, uint32_t process, ReadDone done) override;
+  void prefetch(base::ByteRange range, store::Priority priority) override;
+  Backing backing() override;
+  uint64_t cached_bytes() override;
+  std::string state() override;
+
+  // For the scheduler.
+  enum class Planned { kPart, kNothing, kNoMemory };
+  Planned plan_part(store::Priority priority, std::shared_ptr<Part>& part);
+  /// Takes the fill rights, then starts the GET. Under no lock.
+  void start_part(const std::shared_ptr<Part>& part);
+  enum class Drop { kDropped, kKept, kGone };
+  Drop drop_block(uint32_t block, bool of_open_file);
+  bool in_memory(uint32_t block);
+
+  // For parts.
+  void on_received(Part& part, uint64_t progress);
+
+  // For the fetcher.
+  void answer_late(base::SteadyTime now);
+  /// Answers all parked reads and cancels all parts; nothing starts after it.
+  void stop();
+  void drop_memory();
+  bool idle();  // no handle, nothing parked, under way or being written
+
+ private:
+  struct Parked;
+  using ParkedPtr = std::shared_ptr<Parked>;
+  /// Where a piece of a read comes from; no buffer: the cache file.
+  struct Piece {
+    base::ByteRange range;
+    std::shared_ptr<base::Buffer> buffer;
+  };
+  using PieceList = std::vector<Piece>;
+  struct Ready {
+    ParkedPtr read;
+    PieceList pieces;
+  };
+  struct Ended {
+    ParkedPtr read;
+    base::Error error;
+  };
+
+  // All with mutex_ held.
+  bool in_cache(uint32_t block) const;
+  std::optional<PieceList> locate(const base::ByteRange& range);
+  void note_served(const base::ByteRange& range);
+  uint64_t resident_bytes_of(const base::ByteRange& range) const;
+  const Part* part_at(uint64_t offset) const;
+  uint64_t next_missing(uint64_t from, uint64_t end, bool skip_foreign) const;
+  uint64_t missing_end(uint64_t from, uint64_t end) const;
+  void want(store::Priority priority, const base::ByteRange& range);
+  std::vector<Ready> take_ready(const base::ByteRange& arrived);
+  void settle_failed_part(const Part& part, const base::Error& error, std::vector<Ended>& ended);
+  ParkedPtr unpark(Parked* read);
+  bool overlaps_parked(const base::ByteRange& range) const;
+
+  // Under no lock.
+  void park(const ParkedPtr& read, bool counted);
+  void deliver(const ParkedPtr& read, const PieceList& pieces);
+  void deliver_all(std::vector<Ready> ready);
+  void end_read(const ParkedPtr& read, base::Error error);
+  void refetch(const ParkedPtr& read, const base::Error& error);
+  std::shared_ptr<cache::CacheFile> fill_target();
+  bool is_impatient(uint32_t block) const;
+  void end_part(const std::shared_ptr<Part>& part, const base::Result<void>& result);
+  void save_block(uint32_t block, const std::shared_ptr<cache::CacheFile>& target, bool granted);
+  void tell_if_complete(cache::CacheFile& file);
+  void schedule_foreign_poll();
+  void poll_foreign();
+  void start_pending(bool demand, bool ahead);
+
+  Shared& shared_;
+  const store::ObjectInfo info_;
+  const store::ObjectId id_;
+
+  mutable std::mutex mutex_;
+  readahead::FilePolicy policy_;
+  MemoryBlocks memory_;
+  std::shared_ptr<cache::CacheFile> cache_file_;  // null: none (yet)
+  bool cache_refused_ = false;                    // it may not enter, or the disk failed: stream
+  bool complete_told_ = false;                    // on_complete was called, or need not be
+  std::array<std::deque<base::ByteRange>, 3> wants_;
+  std::vector<std::shared_ptr<Part>> parts_;
+  std::list<ParkedPtr> parked_;
+  std::map<uint32_t, base::SteadyTime> foreign_;  // blocks that another process fills, since when
+  std::set<uint32_t> impatient_;                  // those that are not waited for any more
+  bool polling_foreign_ = false;
+  unsigned handles_ = 0;
+  unsigned writes_ = 0;                 // blocks with the disk
+  std::optional<base::Error> changed_;  // the store has another version now
+  bool stopped_ = false;
+};
+
+}  // namespace shardfs::fetch

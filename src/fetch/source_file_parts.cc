@@ -1,0 +1,285 @@
+// Planning, starting and ending parts: how what is wanted becomes GETs, and what arrives becomes answers.
+#include <algorithm>
+
+#include "base/log.h"
+#include "fetch/parked.h"
+#include "fetch/source_file.h"
+
+namespace shardfs::fetch {
+namespace {
+
+// A read-ahead part that memory would cut below this waits instead. Source: a part costs a round trip of 30 ms, in
+// which a connection of 90 MB/s would carry 2.7 MB.
+constexpr size_t kSmallestAheadBlocks = 4;
+
+}  // namespace
+
+const Part* SourceFileImpl::part_at(uint64_t offset) const {
+  for (const auto& part : parts_)
+    if (part->range.contains(offset)) return part.get();
+  return nullptr;
+}
+
+uint64_t SourceFileImpl::next_missing(uint64_t from, uint64_t end, bool skip_foreign) const {
+  while (from < end) {
+    const uint32_t block = block_of(from);
+    const base::ByteRange whole = memory_.range_of(block);
+    if (in_cache(block) || (skip_foreign && foreign_.count(block))) {
+      from = whole.end;
+    } else if (memory_.find(block) && memory_.next_page(from, false) > from) {
+      from = memory_.next_page(from, false);
+    } else if (const Part* part = part_at(from)) {
+      from = part->range.end;
+    } else {
+      return from;
+    }
+  }
+  return end;
+}
+
+uint64_t SourceFileImpl::missing_end(uint64_t from, uint64_t end) const {
+  uint64_t at = from;
+  while (at < end) {
+    const uint32_t block = block_of(at);
+    uint64_t bound = std::min(end, memory_.range_of(block).end);
+    if (in_cache(block) || foreign_.count(block)) return at;
+    if (memory_.find(block)) bound = std::min(bound, memory_.next_page(at, true));
+    for (const auto& part : parts_)
+      if (part->range.end > at && part->range.begin < bound) bound = std::max(at, part->range.begin);
+    const bool stopped = bound < std::min(end, memory_.range_of(block).end);
+    at = bound;
+    if (stopped) return at;
+  }
+  return end;
+}
+
+void SourceFileImpl::want(store::Priority priority, const base::ByteRange& range) {
+  auto& wants = wants_[static_cast<size_t>(priority)];
+  const bool known =
+      std::any_of(wants.begin(), wants.end(), [&](const auto& wanted) { return wanted.contains(range); });
+  if (!known) wants.push_back(range);
+}
+
+SourceFileImpl::Planned SourceFileImpl::plan_part(store::Priority priority, std::shared_ptr<Part>& part) {
+  std::lock_guard lock(mutex_);
+  auto& wants = wants_[static_cast<size_t>(priority)];
+  while (!wants.empty()) {
+    auto& wanted = wants.front();
+    const uint64_t missing = next_missing(wanted.begin, wanted.end, true);
+    if (stopped_ || changed_ || missing >= wanted.end) {
+      wants.pop_front();
+      continue;
+    }
+    const uint64_t begin = base::align_down(missing, kPageBytes);
+    const uint64_t limit = base::align_down(begin, kBlockBytes) + shared_.options.part_bytes;
+    uint64_t end = missing_end(begin, std::min(wanted.end, limit));
+    const bool demand = priority == store::Priority::kDemand;
+    const uint64_t keep_free = demand ? 0 : std::max(shared_.options.memory_bytes / 8, 2 * kBlockBytes);
+    std::vector<std::shared_ptr<base::Buffer>> buffers;
+    size_t blocks = block_of(end - 1) - block_of(begin) + 1;
+    for (uint32_t block = block_of(begin); buffers.size() < blocks; ++block) {
+      const MemoryBlock* known = memory_.find(block);
+      auto buffer = known ? known->buffer : shared_.pool.try_take(keep_free);
+      if (!buffer) break;
+      buffers.push_back(std::move(buffer));
+    }
+    if (buffers.size() < (demand ? 1 : std::min(blocks, kSmallestAheadBlocks))) return Planned::kNoMemory;
+    if (buffers.size() < blocks) end = memory_.range_of(block_of(begin) + buffers.size() - 1).end;
+    part = std::make_shared<Part>(shared_from_this(), base::ByteRange{begin, end}, priority);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const uint32_t block = block_of(begin) + i;
+      if (!memory_.find(block)) memory_.add(block, buffers[i]);
+    }
+    part->buffers = std::move(buffers);
+    part->granted.assign(part->buffers.size(), false);
+    parts_.push_back(part);
+    shared_.metrics.parts.add(1);
+    wanted.begin = end;
+    return Planned::kPart;
+  }
+  return Planned::kNothing;
+}
+
+void SourceFileImpl::start_part(const std::shared_ptr<Part>& part) {
+  part->target = fill_target();
+  const uint32_t first = block_of(part->range.begin);
+  // The run of blocks [run_begin, run_end) that this process may fetch; a block that another one fills, or that is
+  // resident by now, ends it.
+  size_t run_begin = 0, run_end = part->buffers.size();
+  std::vector<uint32_t> busy;
+  bool started = false;
+  for (size_t i = 0; part->target && i < part->buffers.size(); ++i) {
+    const base::ByteRange whole = memory_.range_of(first + i);
+    const bool fully = part->range.contains(whole);
+    const auto answer = fully ? part->target->begin_fill(first + i) : cache::FillAnswer::kRefused;
+    const bool wait = answer == cache::FillAnswer::kBusy && !is_impatient(first + i);
+    part->granted[i] = answer == cache::FillAnswer::kGranted;
+    if (answer != cache::FillAnswer::kResident && !wait) {
+      started = true;
+      continue;
+    }
+    if (wait) busy.push_back(first + i);
+    if (started) {
+      run_end = i;
+      break;
+    }
+    run_begin = i + 1;
+  }
+  bool poll = false, rewanted = false;
+  std::vector<Ready> ready;
+  store::GetOptions get;
+  {
+    std::lock_guard lock(mutex_);
+    const base::ByteRange planned = part->range;
+    const base::ByteRange run{
+        std::max(planned.begin, memory_.range_of(first + run_begin).begin),
+        std::min(planned.end, run_end > run_begin ? memory_.range_of(first + run_end - 1).end : planned.begin)};
+    for (size_t i = 0; i < part->buffers.size(); ++i) {
+      const MemoryBlock* block = memory_.find(first + i);
+      if ((i < run_begin || i >= run_end) && block && block->pages.none()) memory_.erase(first + i);
+    }
+    for (uint32_t block : busy) foreign_.emplace(block, shared_.env.clock.now());
+    if (!busy.empty() && !polling_foreign_) poll = polling_foreign_ = true;
+    part->buffers = {part->buffers.begin() + run_begin, part->buffers.begin() + std::max(run_begin, run_end)};
+    part->granted = {part->granted.begin() + run_begin, part->granted.begin() + std::max(run_begin, run_end)};
+    part->range = run;
+    part->progress = run.begin;
+    if (run_end > run_begin && run.end < planned.end) {
+      wants_[static_cast<size_t>(part->priority)].push_front({run.end, planned.end});
+      rewanted = true;
+    }
+    if (run.size() < planned.size()) ready = take_ready(planned);
+    get.key = info_.key;
+    get.range = part->range;
+    get.expect = info_;
+    get.priority = part->priority != store::Priority::kDemand && overlaps_parked(part->range) ? store::Priority::kDemand
+                                                                                              : part->priority;
+    get.deadline = shared_.options.demand_deadline;
+  }
+  deliver_all(std::move(ready));
+  if (poll) schedule_foreign_poll();
+  if (rewanted) shared_.scheduler.enqueue(shared_from_this(), part->priority);
+  if (get.range.empty()) return end_part(part, {});
+  auto request = shared_.env.store.get(get, part, [part](base::Result<void> result) {
+    const auto file = part->file;
+    file->end_part(part, result);
+    file->shared_.scheduler.pump();
+  });
+  bool stop = false;
+  {
+    std::lock_guard lock(mutex_);
+    part->request = request;
+    stop = stopped_;
+  }
+  if (stop) request->cancel();
+}
+
+void SourceFileImpl::on_received(Part& part, uint64_t progress) {
+  std::vector<Ready> ready;
+  std::vector<std::pair<uint32_t, bool>> to_save;
+  {
+    std::lock_guard lock(mutex_);
+    const uint64_t from = part.progress;
+    part.progress = progress;
+    shared_.metrics.received[static_cast<size_t>(part.priority)]->add(progress - from);
+    for (uint64_t at = from; at < progress;) {
+      const uint32_t block = block_of(at);
+      const uint64_t to = std::min(progress, memory_.range_of(block).end);
+      if (memory_.find(block) && memory_.mark(block, at, to)) {
+        const size_t i = block - block_of(part.range.begin);
+        const bool granted = part.granted[i];
+        const uint64_t waiting = shared_.writing_bytes.load();
+        // The disk is slower than the network: what a reader asked for does not wait for it.
+        const bool bypass = part.priority == store::Priority::kDemand && waiting > shared_.options.memory_bytes / 2;
+        if (part.target && !bypass) {
+          MemoryBlock* full = memory_.find(block);
+          full->writing = true;
+          ++writes_;
+          part.granted[i] = false;
+          shared_.writing_bytes += kBlockBytes;
+          to_save.emplace_back(block, granted);
+        } else {
+          shared_.metrics.bypassed_bytes.add(memory_.range_of(block).size());
+          shared_.scheduler.add_idle(weak_from_this(), block, false);
+        }
+      }
+      at = to;
+    }
+    if (!parked_.empty()) ready = take_ready({base::align_down(from, kPageBytes), progress});
+  }
+  for (const auto& [block, granted] : to_save) {
+    shared_.metrics.disk_writes.add(1);
+    shared_.post([self = shared_from_this(), target = part.target, block = block, granted = granted] {
+      self->save_block(block, target, granted);
+    });
+  }
+  deliver_all(std::move(ready));
+}
+
+void SourceFileImpl::settle_failed_part(const Part& part, const base::Error& error, std::vector<Ended>& ended) {
+  const bool final = part.priority == store::Priority::kDemand || changed_ || error.code == base::Code::kPermission ||
+                     error.code == base::Code::kIntegrity;
+  const base::ByteRange lost{base::align_down(part.progress, kPageBytes), part.range.end};
+  for (auto it = parked_.begin(); it != parked_.end();) {
+    const base::ByteRange touched = (*it)->range.intersect(lost);
+    if (touched.empty()) {
+      ++it;
+      continue;
+    }
+    if (!final) {
+      want(store::Priority::kDemand, {base::align_down(touched.begin, kPageBytes), touched.end});
+      ++it;
+      continue;
+    }
+    ended.push_back({*it, changed_ ? *changed_ : error});
+    it = parked_.erase(it);
+    shared_.metrics.parked_reads.add(-1);
+  }
+}
+
+void SourceFileImpl::end_part(const std::shared_ptr<Part>& part, const base::Result<void>& result) {
+  std::vector<Ended> ended;
+  std::vector<uint32_t> unfilled;
+  bool changed_now = false;
+  bool demand = false;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase(parts_, part);
+    shared_.metrics.parts.add(-1);
+    const uint32_t first = block_of(part->range.begin);
+    for (size_t i = 0; i < part->buffers.size(); ++i) {
+      if (part->granted[i]) unfilled.push_back(first + i);
+      const MemoryBlock* block = memory_.find(first + i);
+      if (!block || block->full) continue;
+      if (block->pages.none() && !std::any_of(parts_.begin(), parts_.end(), [&](const auto& other) {
+            return !other->range.intersect(memory_.range_of(first + i)).empty();
+          })) {
+        memory_.erase(first + i);
+      } else {
+        shared_.scheduler.add_idle(weak_from_this(), first + i, false);
+      }
+    }
+    if (!result) {
+      const auto code = result.error().code;
+      if ((code == base::Code::kChanged || code == base::Code::kNotFound) && !changed_) {
+        changed_ = base::Error{base::Code::kChanged, result.error().message};
+        changed_now = true;
+        for (auto& wants : wants_) wants.clear();
+      }
+      settle_failed_part(*part, result.error(), ended);
+      demand = !wants_[0].empty();
+    }
+    part->request.reset();
+  }
+  for (const uint32_t block : unfilled) part->target->abandon_fill(block);
+  for (auto& [read, error] : ended) end_read(read, std::move(error));
+  if (changed_now) {
+    base::log_warning("{}: changed or deleted at the store while it was open: {}", info_.key, changed_->message);
+    if (shared_.on_changed) shared_.on_changed(info_);
+  }
+  part->buffers.clear();
+  if (demand) shared_.scheduler.enqueue(shared_from_this(), store::Priority::kDemand);
+  shared_.scheduler.part_ended(part->priority);
+}
+
+}  // namespace shardfs::fetch

@@ -1,0 +1,165 @@
+// The cache file as one more consumer of what arrived, and the blocks that other processes fill.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "fetch/parked.h"
+#include "fetch/source_file.h"
+
+namespace shardfs::fetch {
+namespace {
+
+// After this long without the block another process' fetch is not waited for. Source: ten times the slowest part that a
+// store with 100 ms and 30 MB/s a connection needs.
+constexpr std::chrono::seconds kForeignPatience{4};
+// How often the map is looked at for them. Source: a third of a 30 ms round trip; 8 lock calls each.
+constexpr std::chrono::milliseconds kForeignPoll{10};
+
+}  // namespace
+
+std::shared_ptr<cache::CacheFile> SourceFileImpl::fill_target() {
+  if (!shared_.env.cache) return nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (cache_file_ && cache_file_->dead()) cache_file_.reset();
+    if (cache_file_ || cache_refused_) return cache_file_;
+  }
+  auto opened = shared_.env.cache->open_file(id_, info_.size_bytes);
+  std::lock_guard lock(mutex_);
+  if (!opened) cache_refused_ = true;
+  if (!cache_file_) cache_file_ = std::move(opened);
+  return cache_file_;
+}
+
+void SourceFileImpl::tell_if_complete(cache::CacheFile& file) {
+  if (!file.complete() || !file.verified()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(complete_told_, true)) return;
+  }
+  if (shared_.on_complete) shared_.on_complete(info_);
+}
+
+void SourceFileImpl::save_block(uint32_t block, const std::shared_ptr<cache::CacheFile>& target, bool granted) {
+  std::shared_ptr<base::Buffer> buffer;
+  {
+    std::lock_guard lock(mutex_);
+    if (const MemoryBlock* found = memory_.find(block)) buffer = found->buffer;
+  }
+  const uint64_t bytes = memory_.range_of(block).size();
+  bool saved = false;
+  if (buffer) {
+    if (!granted) {
+      const auto answer = target->begin_fill(block);
+      granted = answer == cache::FillAnswer::kGranted;
+      saved = answer == cache::FillAnswer::kResident;
+    }
+    if (granted) {
+      const auto written = target->write_block(block, buffer->span().first(bytes));
+      saved = written.has_value();
+      if (!written)
+        base::warn_once("save " + written.error().message, "cache: {}; streaming past it", written.error().message);
+    }
+  }
+  if (saved && target->resident_bytes() >= info_.size_bytes && !target->complete()) {
+    const auto finished = target->finish();
+    if (!finished) base::warn_once("finish " + finished.error().message, "cache: {}", finished.error().message);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    --writes_;
+    if (MemoryBlock* found = memory_.find(block)) {
+      found->writing = false;
+      found->saved = saved;
+      if (saved && found->served_bytes >= bytes) {
+        memory_.erase(block);
+      } else {
+        shared_.scheduler.add_idle(weak_from_this(), block, saved);
+      }
+    }
+  }
+  if (!saved) shared_.metrics.bypassed_bytes.add(bytes);
+  shared_.writing_bytes -= kBlockBytes;
+  shared_.metrics.disk_writes.add(-1);
+  buffer.reset();
+  if (saved) tell_if_complete(*target);
+  shared_.scheduler.memory_freed();
+}
+
+bool SourceFileImpl::in_memory(uint32_t block) {
+  std::lock_guard lock(mutex_);
+  return memory_.find(block) != nullptr;
+}
+
+SourceFileImpl::Drop SourceFileImpl::drop_block(uint32_t block, bool of_open_file) {
+  std::lock_guard lock(mutex_);
+  const MemoryBlock* found = memory_.find(block);
+  if (!found || found->writing) return Drop::kGone;  // one being written is listed again when it is done
+  const base::ByteRange whole = memory_.range_of(block);
+  const bool filling = std::any_of(parts_.begin(), parts_.end(),
+                                   [&](const auto& part) { return !part->range.intersect(whole).empty(); });
+  if (filling) return found->full ? Drop::kKept : Drop::kGone;  // listed again when the part ends
+  if (!found->saved && handles_ > 0 && !of_open_file) return Drop::kKept;
+  memory_.erase(block);
+  return Drop::kDropped;
+}
+
+bool SourceFileImpl::is_impatient(uint32_t block) const {
+  std::lock_guard lock(mutex_);
+  return impatient_.count(block) > 0;
+}
+
+void SourceFileImpl::schedule_foreign_poll() {
+  shared_.env.timer.schedule(kForeignPoll, [weak = weak_from_this()] {
+    // begin_fill may evict, so not on the timer's thread.
+    if (const auto self = weak.lock()) self->shared_.post([self] { self->poll_foreign(); });
+  });
+}
+
+void SourceFileImpl::poll_foreign() {
+  const auto target = fill_target();
+  std::vector<uint32_t> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [block, since] : foreign_) waiting.push_back(block);
+  }
+  std::set<uint32_t> free;  // the other process has let go of it
+  for (const uint32_t block : waiting) {
+    const auto answer = target ? target->begin_fill(block) : cache::FillAnswer::kRefused;
+    if (answer == cache::FillAnswer::kGranted) target->abandon_fill(block);
+    if (answer == cache::FillAnswer::kGranted || answer == cache::FillAnswer::kRefused) free.insert(block);
+  }
+  std::vector<Ready> ready;
+  bool demand = false, ahead = false, again = false;
+  const auto now = shared_.env.clock.now();
+  {
+    std::lock_guard lock(mutex_);
+    for (auto it = foreign_.begin(); it != foreign_.end();) {
+      const auto [block, since] = *it;
+      const base::ByteRange range = memory_.range_of(block);
+      const bool late = now - since > kForeignPatience;
+      if (!in_cache(block) && !free.count(block) && !late) {
+        ++it;
+        continue;
+      }
+      it = foreign_.erase(it);
+      if (in_cache(block)) {
+        auto arrived = take_ready(range);
+        std::move(arrived.begin(), arrived.end(), std::back_inserter(ready));
+        continue;
+      }
+      if (late) impatient_.insert(block);
+      const bool urgent = overlaps_parked(range);
+      want(urgent ? store::Priority::kDemand : store::Priority::kReadahead, range);
+      (urgent ? demand : ahead) = true;
+    }
+    again = polling_foreign_ = !foreign_.empty() && !stopped_;
+  }
+  deliver_all(std::move(ready));
+  if (target) tell_if_complete(*target);
+  if (again) schedule_foreign_poll();
+  start_pending(demand, ahead);
+}
+
+}  // namespace shardfs::fetch

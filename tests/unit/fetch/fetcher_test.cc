@@ -1,0 +1,391 @@
+#include "fetch/fetcher.h"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "fakes.h"
+
+using namespace shardfs;
+using base::ByteRange;
+using base::Code;
+using test::byte_at;
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kKiB = 1 << 10;
+
+struct Answer {
+  int calls = 0;
+  std::vector<std::byte> bytes;
+  std::optional<Code> error;
+};
+
+struct Rig {
+  explicit Rig(bool cached, uint64_t memory = 64 * kMiB, unsigned connections = 16) {
+    options.memory_bytes = memory;
+    options.connections = connections;
+    fetcher = fetch::Fetcher::make(options, {store, cached ? &cache : nullptr, disk, timer, clock, metrics});
+    fetcher->on_complete([this](const store::ObjectInfo&) { ++completed; });
+    fetcher->on_changed([this](const store::ObjectInfo&) { ++changed; });
+  }
+  ~Rig() { shut_down(); }
+  void shut_down() {
+    if (!fetcher) return;
+    // Transfers end by themselves when they are cancelled, as the real store does; writes run on a disk thread.
+    std::atomic<bool> over{false};
+    std::thread store_thread([&] {
+      while (!over) {
+        for (const auto& get : store.open())
+          if (get->cancelled) get->end(base::fail(Code::kCancelled, "cancelled"));
+        disk.run();
+        std::this_thread::yield();
+      }
+    });
+    fetcher->shut_down();
+    over = true;
+    store_thread.join();
+    CHECK(metrics.gauge("fetch_parked_reads").value() == 0);
+    CHECK(metrics.gauge("fetch_parts").value() == 0);
+    CHECK(metrics.gauge("fetch_memory_bytes").value() == 0);
+    CHECK(metrics.gauge("fetch_disk_writes").value() == 0);
+    if (cache.file) CHECK(cache.file->filling.empty());
+    fetcher.reset();
+  }
+  std::shared_ptr<fetch::SourceFile> open(uint64_t size) {
+    auto file = fetcher->open({"dir/key", size, "\"e\"", {}, "", false});
+    file->opened(1);
+    return file;
+  }
+  std::shared_ptr<fetch::ParkedRead> read(fetch::SourceFile& file, ByteRange range, Answer& answer) {
+    return file.read(range, 1, [&answer](base::Result<fetch::Pieces> result) {
+      ++answer.calls;
+      if (!result) {
+        answer.error = result.error().code;
+        return;
+      }
+      for (const iovec& piece : *result) {
+        const auto* data = static_cast<const std::byte*>(piece.iov_base);
+        answer.bytes.insert(answer.bytes.end(), data, data + piece.iov_len);
+      }
+    });
+  }
+  static bool right(const Answer& answer, ByteRange range) {
+    if (answer.calls != 1 || answer.error || answer.bytes.size() != range.size()) return false;
+    for (uint64_t i = 0; i < range.size(); ++i)
+      if (answer.bytes[i] != byte_at(range.begin + i)) return false;
+    return true;
+  }
+  /// Reads the file from begin to end in the kernel's pieces and compares every byte.
+  void read_all(fetch::SourceFile& file) {
+    const uint64_t size = file.info().size_bytes;
+    for (uint64_t at = 0; at < size; at += 128 * kKiB) {
+      Answer answer;
+      const ByteRange range{at, std::min(size, at + 128 * kKiB)};
+      read(file, {at, at + 128 * kKiB}, answer);
+      while (answer.calls == 0) {
+        const auto open = store.open();
+        REQUIRE_FALSE(open.empty());
+        open.front()->finish();
+        disk.run();
+      }
+      REQUIRE(right(answer, range));
+    }
+  }
+  uint64_t counter(const char* name, const char* label = "") { return metrics.counter(name, label).value(); }
+
+  base::SystemClock clock;
+  base::Metrics metrics;
+  base::Timer timer{"test"};
+  test::ManualStore store;
+  test::ManualExecutor disk;
+  test::FakeCache cache;
+  fetch::FetchOptions options;
+  std::unique_ptr<fetch::Fetcher> fetcher;
+  int completed = 0, changed = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a miss parks, is answered as its bytes arrive, and the whole shard is under way in order") {
+  Rig rig(true);
+  auto file = rig.open(20 * kMiB + 100);
+  Answer answer;
+  CHECK(rig.read(*file, {0, 128 * kKiB}, answer) != nullptr);
+  CHECK(answer.calls == 0);
+  auto gets = rig.store.open();
+  REQUIRE(gets.size() == 4);
+  CHECK(gets[0]->range() == ByteRange{0, kMiB});
+  CHECK(gets[0]->options.priority == store::Priority::kDemand);
+  CHECK(gets[1]->range() == ByteRange{kMiB, 9 * kMiB});
+  CHECK(gets[1]->options.priority == store::Priority::kReadahead);
+  CHECK(gets[2]->range() == ByteRange{9 * kMiB, 17 * kMiB});
+  CHECK(gets[3]->range() == ByteRange{17 * kMiB, 20 * kMiB + 100});
+  gets[0]->send(128 * kKiB - 1);
+  CHECK(answer.calls == 0);
+  gets[0]->send(1);
+  CHECK(Rig::right(answer, {0, 128 * kKiB}));
+  rig.store.finish_all();
+  CHECK(rig.store.asked_bytes() == 20 * kMiB + 100);
+  rig.disk.run();
+  CHECK(rig.cache.file->writes == 21);
+  CHECK(rig.completed == 1);
+  file->closed();
+}
+
+TEST_CASE("every byte is right, cold and warm, with a cache, without one, and with one that refuses") {
+  for (int kind = 0; kind < 4; ++kind) {
+    CAPTURE(kind);
+    Rig rig(kind != 1, 12 * kMiB);
+    rig.cache.refuse = kind == 2;
+    auto file = rig.open(30 * kMiB + 4097);
+    if (kind == 3) {
+      rig.cache.open_file({}, file->info().size_bytes);
+      rig.cache.file->write_error = Code::kCacheIo;
+    }
+    rig.read_all(*file);
+    CHECK(rig.metrics.gauge("fetch_memory_bytes").value() <= static_cast<int64_t>(12 * kMiB));
+    rig.store.finish_all();
+    rig.disk.run();
+    if (kind == 0) {
+      CHECK(rig.store.asked_bytes() == 30 * kMiB + 4097);
+      const auto gets = rig.store.gets.size();
+      rig.read_all(*file);
+      CHECK(rig.store.gets.size() == gets);
+      CHECK(rig.cache.file->complete());
+      CHECK(file->backing().file != nullptr);
+    } else {
+      CHECK(file->backing().file == nullptr);
+    }
+    file->closed();
+  }
+}
+
+TEST_CASE("many readers of one cold shard cost its bytes once") {
+  Rig rig(true);
+  auto file = rig.open(16 * kMiB);
+  std::vector<Answer> answers(8);
+  for (auto& answer : answers) rig.read(*file, {0, 128 * kKiB}, answer);
+  for (auto& answer : answers) CHECK(answer.calls == 0);
+  rig.store.finish_all();
+  for (auto& answer : answers) CHECK(Rig::right(answer, {0, 128 * kKiB}));
+  CHECK(rig.store.asked_bytes() == 16 * kMiB);
+  file->closed();
+}
+
+TEST_CASE("a sparse read costs what it touches") {
+  Rig rig(true);
+  auto file = rig.open(64 * kMiB);
+  Answer answer;
+  const ByteRange range{10 * kMiB + 4096, 10 * kMiB + 4096 + 64 * kKiB};
+  rig.read(*file, range, answer);
+  rig.store.finish_all();
+  CHECK(Rig::right(answer, range));
+  CHECK(rig.store.asked_bytes() == 128 * kKiB);
+  file->closed();
+}
+
+TEST_CASE("demand goes first: connections are kept for it") {
+  Rig rig(true, 64 * kMiB, 4);  // two of four are kept
+  auto scan = rig.open(40 * kMiB);
+  Answer first;
+  rig.read(*scan, {0, 4096}, first);
+  rig.store.open()[0]->finish();
+  CHECK(rig.store.open().size() == 2);
+  Answer far;
+  rig.read(*scan, {39 * kMiB, 39 * kMiB + 4096}, far);
+  auto open = rig.store.open();
+  REQUIRE(open.size() == 3);
+  CHECK(open[2]->range() == ByteRange{39 * kMiB, 40 * kMiB});
+  open[2]->finish();
+  CHECK(Rig::right(far, {39 * kMiB, 39 * kMiB + 4096}));
+  scan->closed();
+}
+
+TEST_CASE("a read that waits for a read-ahead part makes it urgent") {
+  Rig rig(true);
+  auto file = rig.open(16 * kMiB);
+  Answer first, second;
+  rig.read(*file, {0, 4096}, first);
+  rig.read(*file, {4 * kMiB, 4 * kMiB + 4096}, second);
+  auto open = rig.store.open();
+  REQUIRE(open.size() == 3);
+  CHECK(open[1]->raised);
+  CHECK_FALSE(open[2]->raised);
+  rig.store.finish_all();
+  CHECK(Rig::right(second, {4 * kMiB, 4 * kMiB + 4096}));
+  file->closed();
+}
+
+TEST_CASE("a cancelled read is answered at once, once") {
+  Rig rig(true);
+  auto file = rig.open(kMiB);
+  Answer answer;
+  auto parked = rig.read(*file, {0, 4096}, answer);
+  parked->cancel();
+  CHECK(answer.calls == 1);
+  CHECK(answer.error == Code::kCancelled);
+  parked->cancel();
+  rig.store.finish_all();
+  CHECK(answer.calls == 1);
+  file->closed();
+}
+
+TEST_CASE("a part that fails: read-ahead is asked for again on demand, demand tells the reader") {
+  Rig rig(true);
+  auto file = rig.open(9 * kMiB);
+  Answer first, second;
+  rig.read(*file, {0, 4096}, first);
+  rig.read(*file, {2 * kMiB, 2 * kMiB + 4096}, second);
+  auto open = rig.store.open();
+  REQUIRE(open.size() == 2);
+  open[1]->end(base::fail(Code::kTransient, "503"));
+  CHECK(second.calls == 0);
+  open = rig.store.open();
+  REQUIRE(open.size() == 2);
+  CHECK(open[1]->range() == ByteRange{2 * kMiB, 2 * kMiB + 4096});
+  open[1]->end(base::fail(Code::kTransient, "503"));
+  CHECK(second.error == Code::kTransient);
+  CHECK(first.calls == 0);
+  open[0]->finish();
+  CHECK(Rig::right(first, {0, 4096}));
+  file->closed();
+}
+
+TEST_CASE("a changed or deleted object: ESTALE for what is missing, the rest goes on, told once") {
+  for (const Code code : {Code::kChanged, Code::kNotFound}) {
+    Rig rig(true);
+    auto file = rig.open(20 * kMiB);
+    Answer first, second, third, again;
+    rig.read(*file, {0, 4096}, first);
+    rig.store.open()[0]->finish();
+    rig.disk.run();
+    rig.read(*file, {5 * kMiB, 5 * kMiB + 4096}, second);
+    for (const auto& get : rig.store.open()) get->end(base::fail(code, "412"));
+    CHECK(second.error == Code::kChanged);
+    CHECK(rig.changed == 1);
+    rig.read(*file, {10 * kMiB, 10 * kMiB + 4096}, third);
+    CHECK(third.error == Code::kChanged);
+    rig.read(*file, {8192, 12288}, again);
+    CHECK(Rig::right(again, {8192, 12288}));
+    CHECK(rig.store.open().empty());
+    file->closed();
+  }
+}
+
+TEST_CASE("a bad block of the cache is fetched again; the reader never sees it") {
+  Rig rig(true);
+  auto file = rig.open(3 * kMiB);
+  rig.read_all(*file);
+  rig.store.finish_all();
+  rig.disk.run();
+  REQUIRE(rig.cache.file->complete());
+  for (const Code code : {Code::kIntegrity, Code::kCacheIo}) {
+    rig.cache.file->read_error = code;
+    Answer answer;
+    const uint64_t at = code == Code::kIntegrity ? kMiB : 2 * kMiB;  // a block that is not in memory
+    rig.read(*file, {at, at + 4096}, answer);
+    CHECK(answer.calls == 0);
+    rig.store.finish_all();
+    CHECK(Rig::right(answer, {at, at + 4096}));
+    rig.disk.run();
+  }
+  CHECK(rig.counter("fetch_cache_failures") == 2);
+  file->closed();
+}
+
+TEST_CASE("blocks that another process fills are waited for, not fetched") {
+  Rig rig(true);
+  auto file = rig.open(2 * kMiB);
+  rig.cache.open_file({}, 2 * kMiB);
+  rig.cache.file->busy = {0, 1};
+  Answer answer;
+  rig.read(*file, {0, 4096}, answer);
+  CHECK(rig.store.open().empty());
+  rig.cache.file->fill_elsewhere(0);
+  rig.cache.file->fill_elsewhere(1);
+  while (answer.calls == 0) {  // the poll comes from the timer's thread
+    rig.disk.run();
+    std::this_thread::yield();
+  }
+  CHECK(Rig::right(answer, {0, 4096}));
+  CHECK(rig.store.gets.empty());
+  file->closed();
+}
+
+TEST_CASE("a block that another process gave up is fetched here") {
+  Rig rig(true);
+  auto file = rig.open(kMiB);
+  rig.cache.open_file({}, kMiB);
+  rig.cache.file->busy = {0};
+  Answer answer;
+  rig.read(*file, {0, 4096}, answer);
+  CHECK(rig.store.open().empty());
+  {
+    std::lock_guard lock(rig.cache.file->mutex);
+    rig.cache.file->busy.clear();
+  }
+  while (rig.store.open().empty()) {
+    rig.disk.run();
+    std::this_thread::yield();
+  }
+  rig.store.finish_all();
+  CHECK(Rig::right(answer, {0, 4096}));
+  file->closed();
+}
+
+TEST_CASE("shut-down answers what is parked and cancels what is under way") {
+  Rig rig(true);
+  auto file = rig.open(64 * kMiB);
+  Answer answer;
+  rig.read(*file, {0, 4096}, answer);
+  rig.store.open()[0]->send(1000);
+  rig.shut_down();
+  CHECK(answer.calls == 1);
+  CHECK(answer.error == Code::kCancelled);
+  file->closed();
+}
+
+TEST_CASE("without a cache, closing the last handle ends what was only predicted") {
+  Rig rig(false);
+  auto file = rig.open(32 * kMiB);
+  Answer answer;
+  rig.read(*file, {0, 4096}, answer);
+  file->closed();
+  auto open = rig.store.open();
+  REQUIRE(open.size() == 5);
+  CHECK_FALSE(open[0]->cancelled);
+  for (size_t i = 1; i < open.size(); ++i) CHECK(open[i]->cancelled);
+  open[0]->finish();
+  CHECK(Rig::right(answer, {0, 4096}));
+}
+
+TEST_CASE("memory is a hard limit for many files at once, and all is read") {
+  Rig rig(true, 8 * kMiB);
+  std::vector<std::shared_ptr<fetch::SourceFile>> files;
+  std::vector<Answer> answers(32);
+  rig.cache.refuse = true;
+  for (int i = 0; i < 32; ++i) {
+    files.push_back(rig.fetcher->open({"key" + std::to_string(i), 4 * kMiB, "\"e\"", {}, "", false}));
+    files.back()->opened(1);
+    rig.read(*files.back(), {0, 64 * kKiB}, answers[i]);
+    CHECK(rig.metrics.gauge("fetch_memory_bytes").value() <= static_cast<int64_t>(8 * kMiB));
+  }
+  rig.store.finish_all();
+  for (auto& answer : answers) CHECK(Rig::right(answer, {0, 64 * kKiB}));
+  for (auto& file : files) file->closed();
+}
+
+TEST_CASE("reads at and past the end") {
+  Rig rig(true);
+  auto file = rig.open(5000);
+  Answer tail, past;
+  rig.read(*file, {4096, 8192}, tail);
+  rig.store.finish_all();
+  CHECK(Rig::right(tail, {4096, 5000}));
+  CHECK(rig.read(*file, {5000, 9000}, past) == nullptr);
+  CHECK(past.calls == 1);
+  CHECK(past.bytes.empty());
+  file->closed();
+}
