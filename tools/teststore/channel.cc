@@ -115,11 +115,11 @@ Woken pause(int peer, std::initializer_list<int> gates, std::optional<std::chron
     struct timespec left = {};
     if (until) {
       const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(*until - std::chrono::steady_clock::now());
-      if (ns.count() <= 0) return Woken::kDue;
-      left = {static_cast<time_t>(ns.count() / 1000000000), static_cast<long>(ns.count() % 1000000000)};
+      if (ns.count() > 0) left = {ns.count() / 1000000000, ns.count() % 1000000000};
     }
     const int ready = ::ppoll(polled.data(), count, until ? &left : nullptr, nullptr);
     if (ready < 0 && errno != EINTR) return Woken::kGone;
+    if (ready == 0 && until && *until <= std::chrono::steady_clock::now()) return Woken::kDue;
     if (ready <= 0) continue;
     for (size_t i = 1; i < count; ++i) {
       if (polled[i].revents != 0) return Woken::kGate;
