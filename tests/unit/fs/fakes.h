@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <future>
 #include <map>
 #include <mutex>
 #include <set>
@@ -326,10 +327,11 @@ struct World {
   }
   FakeSource& source(NodeId node) { return *fetcher.source(tree.node(node).info); }
 
+  /// Waits: another open of the node that is being decided may answer it.
   Reply<OpenReply> open(NodeId node, int flags = O_RDONLY) {
-    Reply<OpenReply> got{-1, {}};
-    fs->open(node, flags, {}, [&](Reply<OpenReply> reply) { got = reply; });
-    return got;
+    auto answered = std::make_shared<std::promise<Reply<OpenReply>>>();
+    fs->open(node, flags, {}, [answered](Reply<OpenReply> reply) { answered->set_value(reply); });
+    return answered->get_future().get();
   }
   Reply<EntryReply> lookup(NodeId parent, std::string_view name) {
     Reply<EntryReply> got{-1, {}};
