@@ -16,8 +16,8 @@
 #include "base/disk.h"
 #include "base/error.h"
 #include "base/metrics.h"
-#include "base/units.h"
 #include "base/unique_fd.h"
+#include "base/units.h"
 #include "store/object.h"
 
 namespace shardfs::cache {
@@ -29,15 +29,16 @@ struct CacheOptions {
   std::string folder;                    // made if missing, mode 0700
   base::SizeOrPercent limit;             // of the file system's size; hard
   base::SizeOrPercent min_free;          // floor of free space; nothing is written below it
-  std::string trust_namespace = "site";  // entries of other namespaces are not seen
+  std::string trust_namespace = "site";  // entries of other namespaces are not seen; [A-Za-z0-9._-]
+  std::string boot_id;                   // names the machine's start for verified(); empty: the kernel's (tests differ)
 };
 
 /// The answer to a wish to fill one block.
 enum class FillAnswer {
-  kGranted,  // the caller must end it with write_block or abandon_fill
+  kGranted,   // the caller must end it with write_block or abandon_fill
   kResident,  // nothing to do
-  kBusy,     // another process fills it: look again soon
-  kRefused,  // no space within the limit, or the file is dead: stream
+  kBusy,      // another process fills it: look again soon
+  kRefused,   // no space within the limit, or the file is dead: stream
 };
 
 /// Keeps a cache file from being evicted, by this or another process, while it lives.
@@ -84,20 +85,20 @@ class CacheFile {
 
 struct CacheStats {
   uint64_t limit_bytes = 0;
-  uint64_t used_bytes = 0;      // allocated or reserved, all mounts of the folder
-  uint64_t files = 0;           // known to the index
+  uint64_t used_bytes = 0;  // allocated or reserved, all mounts of the folder
+  uint64_t files = 0;       // known to the index
   uint64_t complete_files = 0;
-  uint64_t evicted_files = 0;   // by this process
+  uint64_t evicted_files = 0;  // by this process
   uint64_t evicted_bytes = 0;
   uint64_t bad_blocks = 0;
-  bool failing = false;         // the disk refused; the cache is passed by
+  bool failing = false;  // the disk refused; the cache is passed by
 };
 
 class Cache {
  public:
   virtual ~Cache() = default;
-  /// Opens or makes the folder. Errors: kInvalid (nonsense sizes, a folder that is not ours, foreign owner, newer format),
-  /// kCacheIo (can't be made or written).
+  /// Opens or makes the folder. Errors: kInvalid (nonsense sizes, a folder that is not ours, foreign owner, newer
+  /// format), kCacheIo (can't be made or written).
   static base::Result<std::unique_ptr<Cache>> open(CacheOptions options, base::Disk& disk, const base::Clock& clock,
                                                    base::Metrics& metrics);
   /// The file for this object, made if it may enter. Null: it may not (too large, no space, disk failing).

@@ -1,0 +1,152 @@
+#include "cache/evictor.h"
+
+#include "cache/count.h"
+#include "cache/removal.h"
+
+namespace shardfs::cache {
+namespace {
+
+// How old an answer about free space may be. Source: others fill a disk at a few GB/s at most.
+constexpr std::chrono::milliseconds kSpaceFresh{100};
+
+int64_t ticks(base::SteadyTime time) { return time.time_since_epoch().count(); }
+
+base::WallTime wall_of(int64_t ms) {
+  return base::WallTime(std::chrono::duration_cast<base::WallTime::duration>(std::chrono::milliseconds(ms)));
+}
+
+}  // namespace
+
+Evictor::Floor Evictor::above_floor(uint64_t bytes) {
+  const auto now = core_.clock.now();
+  {
+    const std::lock_guard guard(space_mutex_);
+    const bool fresh = space_known_ && now - space_asked_ < kSpaceFresh;
+    if (fresh && space_left_bytes_ >= core_.min_free_bytes + bytes) {
+      space_left_bytes_ -= bytes;
+      return Floor::kAbove;
+    }
+  }
+  const auto space = core_.disk.space(core_.folder.path());
+  const std::lock_guard guard(space_mutex_);
+  space_known_ = space.has_value();
+  if (!space) return Floor::kUnknown;
+  space_asked_ = now;
+  // What is reserved by this mount is not yet missing on the file system.
+  const uint64_t owed = core_.budget->own_reserved_bytes();
+  space_left_bytes_ = space->available_bytes > owed ? space->available_bytes - owed : 0;
+  if (space_left_bytes_ < core_.min_free_bytes + bytes) return Floor::kBelow;
+  space_left_bytes_ -= bytes;
+  return Floor::kAbove;
+}
+
+bool Evictor::reserve(uint64_t bytes) {
+  if (core_.health.failing() || bytes > core_.budget->limit_bytes()) return false;
+  auto floor = Floor::kAbove;
+  const auto try_once = [&] {
+    floor = above_floor(bytes);
+    return floor == Floor::kAbove && core_.budget->try_reserve(bytes);
+  };
+  bool got = try_once();
+  while (!got) {
+    if (floor == Floor::kUnknown) return false;  // the disk is gone; evicting would not help
+    if (ticks(core_.clock.now()) < exhausted_until_.load(std::memory_order_relaxed)) return false;
+    const Turn::Held turn(turn_);
+    got = try_once();  // another thread may have made room meanwhile
+    if (!got && !evict_one()) return false;
+    if (!got) got = try_once();
+  }
+  core_.reserved_gauge.set(static_cast<int64_t>(core_.budget->own_reserved_bytes()));
+  return true;
+}
+
+void Evictor::release(uint64_t bytes) {
+  core_.budget->release(bytes);
+  core_.reserved_gauge.set(static_cast<int64_t>(core_.budget->own_reserved_bytes()));
+}
+
+void Evictor::shrink_to_limit() {
+  const Turn::Held turn(turn_);
+  while (core_.budget->use().sum() > core_.budget->limit_bytes() && evict_one()) {
+  }
+}
+
+bool Evictor::evict_one() {
+  if (core_.budget->count_wanted() && count_again()) return true;
+  if (core_.clock.now() - queue_made_ > kQueueFresh) {
+    queue_.clear();
+    last_asked_.reset();
+  }
+  const bool from_the_oldest = queue_.empty() && !last_asked_;
+  if (evict_next()) return true;
+  if (!from_the_oldest && evict_next()) return true;  // some may have been let go since they were passed over
+  mark_idle_dead();
+  // The index may lack files, or the figures may be wrong since somebody removed files by hand.
+  if (count_again()) return true;
+  exhausted_until_.store(ticks(core_.clock.now() + kExhaustedFor), std::memory_order_relaxed);
+  return false;
+}
+
+bool Evictor::evict_next() {
+  do {
+    while (!queue_.empty()) {
+      const IndexRow row = std::move(queue_.front());
+      queue_.pop_front();
+      if (remove(row)) return true;
+    }
+  } while (refill());
+  return false;
+}
+
+bool Evictor::remove(const IndexRow& row) {
+  const Removed removed = remove_file(core_, row.key);
+  if (removed.what == Removal::kGone) {
+    core_.index->note_removed(row.key, row.last_use_ms);
+    if (core_.disk.stat(core_.folder.path_of(row.key, FileKind::kMap))) core_.budget->want_count();
+  }
+  if (removed.what != Removal::kRemoved) return false;
+  core_.index->note_removed(row.key, row.last_use_ms);
+  core_.evicted_files.add();
+  core_.evicted_bytes.add(removed.bytes);
+  const std::lock_guard guard(space_mutex_);
+  space_known_ = false;
+  return true;
+}
+
+bool Evictor::refill() {
+  static_cast<void>(core_.index->write());
+  auto rows = core_.index->oldest(last_asked_, kCandidates);
+  if (!rows || rows->empty()) {
+    last_asked_.reset();
+    return false;
+  }
+  last_asked_ = rows->back();
+  queue_made_ = core_.clock.now();
+  std::vector<Candidate> candidates;
+  candidates.reserve(rows->size());
+  for (const auto& row : *rows) candidates.push_back({row.id, row.size_bytes, wall_of(row.last_use_ms)});
+  for (const size_t i : policy_->order(candidates, core_.clock.wall_now())) queue_.push_back((*rows)[i]);
+  return true;
+}
+
+bool Evictor::count_again() {
+  const auto now = core_.clock.now();
+  if (!core_.budget->count_wanted() && last_count_ && now - *last_count_ < kBetweenCounts) return false;
+  last_count_ = now;
+  const uint64_t before = core_.budget->use().sum();
+  if (!count_folder(core_)) return false;
+  return core_.budget->use().sum() < before;
+}
+
+void Evictor::mark_idle_dead() {
+  const auto rows = core_.index->oldest(std::nullopt, kCandidates);
+  if (!rows) return;
+  const int64_t idle_since = core_.wall_ms() - std::chrono::duration_cast<std::chrono::milliseconds>(kIdle).count();
+  size_t marked = 0;
+  for (const auto& row : *rows) {
+    if (row.last_use_ms > idle_since || marked == kIdleAtOnce) return;
+    if (mark_open_file_dead(core_, row.key)) ++marked;
+  }
+}
+
+}  // namespace shardfs::cache
