@@ -115,6 +115,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void on_page(const ListingFlightPtr& flight, base::Result<store::ListPage> page);
   void on_overdue(const ListingFlightPtr& flight);
   void complete(const ListingFlightPtr& flight, Later& later);
+  void add_index(const std::string& path, std::shared_ptr<const Listing> listing);
   void fail(const ListingFlightPtr& flight, const base::Error& error, Later& later);
   void settle(const ListingFlightPtr& flight, Later& later);
   void answer_waiters(ListingFlight& flight, const base::Result<std::shared_ptr<const Listing>>& answer, Later& later);

@@ -43,9 +43,13 @@ void Core::start(std::chrono::milliseconds deadline, StartDone done) {
     std::lock_guard lock(mutex_);
     closed = closed_;
     if (!closed) {
-      const ListingFlightPtr flight = make_listing({}, store::Priority::kDemand, later);
-      flight->deadline = deadline;
-      flight->only_first_page = true;
+      const auto place = listings_.find({});
+      ListingFlightPtr flight = place == listings_.end() ? nullptr : place->second;
+      if (!flight) {
+        flight = make_listing({}, store::Priority::kDemand, later);
+        flight->deadline = deadline;
+        flight->only_first_page = true;
+      }
       flight->first_page_waiters.push_back(std::move(done));
     }
   }
@@ -213,6 +217,9 @@ void Core::complete(const ListingFlightPtr& flight, Later& later) {
   later.call([old = directory.listing()] {});  // destroyed without the lock
   directory.set_listing(gone ? nullptr : listing, lister.order());
   later.drop(directories_.settle(flight->directory));
+  if (listing->names.size() >= NameIndex::kWorthwhile) {
+    later.call([self = shared_from_this(), path = flight->directory, listing] { self->add_index(path, listing); });
+  }
   if (gone) {
     const auto [parent, name] = split_path(flight->directory);
     Fact fact;
@@ -231,6 +238,12 @@ void Core::complete(const ListingFlightPtr& flight, Later& later) {
   }
   answer_from_pages(flight->directory, later);
   answer_waiters(*flight, std::shared_ptr<const Listing>(listing), later);
+}
+
+void Core::add_index(const std::string& path, std::shared_ptr<const Listing> listing) {
+  auto index = std::make_shared<const NameIndex>(std::move(listing));
+  std::lock_guard lock(mutex_);
+  if (Directory* directory = directories_.find(path)) directory->set_index(std::move(index));
 }
 
 void Core::fail(const ListingFlightPtr& flight, const base::Error& error, Later& later) {

@@ -7,7 +7,7 @@ namespace shardfs::tree {
 Known Directory::find(std::string_view name) const {
   Known best;
   if (listing_) {
-    if (const ListedName* listed = find_name(listing_->names, name)) {
+    if (const ListedName* listed = index_ ? index_->find(name) : find_name(listing_->names, name)) {
       best = Known(*listed, listing_->listed_at, listing_order_);
     } else {
       best.presence = Presence::kAbsent;
@@ -38,10 +38,15 @@ void Directory::learn(std::string_view name, Fact fact) {
 
 void Directory::set_listing(std::shared_ptr<const Listing> listing, uint64_t order) {
   listing_ = std::move(listing);
+  index_ = nullptr;
   listing_order_ = order;
   partial_ = nullptr;
   unknown_lookups = 0;
   std::erase_if(facts_, [&](const auto& fact) { return fact.second.order <= order; });
+}
+
+void Directory::set_index(std::shared_ptr<const NameIndex> index) {
+  if (index->listing() == listing_) index_ = std::move(index);
 }
 
 void Directory::distrust(std::string_view name, uint64_t order) {

@@ -15,6 +15,7 @@
 #include "base/metrics.h"
 #include "tree/fact.h"
 #include "tree/lister.h"
+#include "tree/name_index.h"
 #include "tree/tree.h"
 
 namespace shardfs::tree {
@@ -37,6 +38,8 @@ class Directory {
   void learn(std::string_view name, Fact fact);
   /// order: of the moment when the listing was started; facts learned before it are dropped.
   void set_listing(std::shared_ptr<const Listing> listing, uint64_t order);
+  /// Ignored if the listing is another one by now.
+  void set_index(std::shared_ptr<const NameIndex> index);
   void set_partial(std::shared_ptr<const Lister> partial) { partial_ = std::move(partial); }
   /// What is known of the name is wrong: it counts as unknown, and the listing is no longer good for opendir.
   void distrust(std::string_view name, uint64_t order);
@@ -51,6 +54,7 @@ class Directory {
 
  private:
   std::shared_ptr<const Listing> listing_;
+  std::shared_ptr<const NameIndex> index_;  // of listing_; may be null
   uint64_t listing_order_ = 0;
   uint64_t distrusted_order_ = 0;
   std::shared_ptr<const Lister> partial_;

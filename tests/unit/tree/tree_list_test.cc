@@ -1,0 +1,316 @@
+// Whole directories: requests that a listing costs, what lookups take from it, and listings in the background.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+#include "fixture.h"
+#include "tree/lister.h"
+
+using namespace shardfs;
+using namespace shardfs::tree;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+std::string numbered(int i) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "shard-%06d.tar", i);
+  return name;
+}
+
+void put_numbered(Fixture& at, const std::string& directory, int count) {
+  for (int i = 0; i < count; ++i) at.store.put(directory + numbered(i), 1000 + static_cast<uint64_t>(i));
+}
+
+size_t heads_in(const Texts& calls) {
+  return static_cast<size_t>(std::count_if(calls.begin(), calls.end(), [](auto& c) { return c.starts_with("HEAD"); }));
+}
+
+}  // namespace
+
+TEST_CASE("ls -l of 20,000 objects: one request a thousand, and no HEAD") {
+  Fixture at;
+  put_numbered(at, "", 20000);
+  Awaited<void> started;
+  at.tree->start(seconds(30), started.done());
+  at.store.run_all();
+  CHECK(started.get());
+  const auto listing = at.list(kRootNode);
+  REQUIRE(listing);
+  CHECK((*listing)->names.size() == 20000);
+  for (const auto& listed : (*listing)->names) {
+    const auto node = at.tree->enter(kRootNode, listed);
+    REQUIRE(node);
+    REQUIRE(node->info.size_bytes == listed.size_bytes);
+    REQUIRE(node->valid_for == seconds(60));
+    const auto looked = at.look(kRootNode, listed.name);
+    REQUIRE(looked->id == node->id);
+    REQUIRE(at.stat(node->id));
+  }
+  CHECK(at.store.calls().size() == 21);
+  CHECK(heads_in(at.store.calls()) == 0);
+  CHECK(at.tree->node_count() == 20001);
+  for (const auto& listed : (*listing)->names) {
+    const auto node = at.look(kRootNode, listed.name);
+    at.tree->forget(node->id, 3);
+  }
+  CHECK(at.tree->node_count() == 1);
+}
+
+TEST_CASE("a fresh listing is served again, the same object") {
+  Fixture at;
+  at.store.put("a");
+  const auto first = at.list(kRootNode);
+  const auto again = at.list(kRootNode);
+  CHECK(first->get() == again->get());
+  CHECK(at.store.calls().size() == 1);
+  at.store.put("b");
+  at.clock.advance(seconds(60));
+  CHECK(at.names(kRootNode) == Texts{"a", "b"});
+  CHECK((*first)->names.size() == 1);  // what was handed out does not change
+}
+
+TEST_CASE("callers share one listing") {
+  Fixture at;
+  at.store.page_limit = 2;
+  for (const char* key : {"a", "b", "c"}) at.store.put(key);
+  const auto first = at.list_soon(kRootNode);
+  const auto second = at.list_soon(kRootNode);
+  at.store.run_all();
+  CHECK(at.store.calls() == Texts{"LIST  1000", "LIST  1000 after b"});
+  CHECK(first.get()->get() == second.get()->get());
+}
+
+TEST_CASE("start: one page is enough for a small root, and tells of a wrong bucket") {
+  Fixture at;
+  at.store.put("a");
+  at.store.put("d/x");
+  Awaited<void> started;
+  at.tree->start(seconds(5), started.done());
+  at.store.run_all();
+  CHECK(started.get());
+  CHECK(at.look(kRootNode, "a")->kind == Kind::kFile);
+  CHECK(at.look(kRootNode, "d")->kind == Kind::kDirectory);
+  CHECK(code_of(at.look(kRootNode, "none")) == base::Code::kNotFound);
+  CHECK(at.names(kRootNode) == Texts{"a", "d/"});
+  CHECK(at.store.calls() == Texts{"LIST  1000"});
+
+  for (const auto code : {base::Code::kNotFound, base::Code::kPermission, base::Code::kTransient}) {
+    Fixture wrong;
+    wrong.store.fail_with = [code](const FakeStore::Call&) { return base::Error{code, "scripted"}; };
+    Awaited<void> failed;
+    wrong.tree->start(seconds(5), failed.done());
+    wrong.store.run_all();
+    CHECK(code_of(failed.get()) == code);
+  }
+}
+
+TEST_CASE("start: the first page of a long root is known, and no second one is asked for") {
+  Fixture at;
+  put_numbered(at, "", 2500);
+  Awaited<void> started;
+  at.tree->start(seconds(5), started.done());
+  at.store.run_all();
+  CHECK(started.get());
+  CHECK(at.store.calls().size() == 1);
+  CHECK(at.look(kRootNode, numbered(500))->kind == Kind::kFile);
+  CHECK(at.store.calls().size() == 1);
+  CHECK(at.look(kRootNode, numbered(2400))->kind == Kind::kFile);
+  CHECK(at.store.calls().size() == 3);
+}
+
+TEST_CASE("start: an empty prefix is an empty directory") {
+  TreeOptions options;
+  options.prefix = "nothing/here/";
+  Fixture at(options);
+  at.store.put("else");
+  Awaited<void> started;
+  at.tree->start(seconds(5), started.done());
+  at.store.run_all();
+  CHECK(started.get());
+  CHECK(at.names(kRootNode) == Texts{});
+  CHECK(at.store.calls() == Texts{"LIST nothing/here/ 1000"});
+}
+
+TEST_CASE("listing a directory that went away") {
+  Fixture at;
+  at.store.put("d/a");
+  const auto directory = at.look(kRootNode, "d");
+  at.store.remove("d/a");
+  CHECK(at.names(directory->id) == Texts{"error not_found"});
+  CHECK(code_of(at.look(kRootNode, "d")) == base::Code::kNotFound);
+  CHECK(at.names(12345) == Texts{"error not_found"});
+  at.store.put("f");
+  CHECK(at.names(at.look(kRootNode, "f")->id) == Texts{"error not_directory"});
+}
+
+TEST_CASE("opening 1,000 files in listed order in a directory that was never listed costs a few requests") {
+  Fixture at;
+  put_numbered(at, "train/", 1000);
+  const auto directory = at.look(kRootNode, "train");
+  at.store.take_calls();
+  for (int i = 0; i < 1000; ++i) REQUIRE(at.look(directory->id, numbered(i))->info.key == "train/" + numbered(i));
+  const auto calls = at.store.calls();
+  CHECK(calls.size() == 5);
+  CHECK(heads_in(calls) == 2);
+  CHECK(std::count(calls.begin(), calls.end(), "LIST train/ 1000") == 1);
+  for (const auto& call : at.store.full_calls()) {
+    if (call.max_keys == 1000) CHECK(call.priority == store::Priority::kReadahead);
+  }
+}
+
+TEST_CASE("pages that arrived answer waiting lookups, before HEAD and LIST do") {
+  Fixture at;
+  put_numbered(at, "t/", 2500);
+  const auto directory = at.look(kRootNode, "t");
+  at.look(directory->id, numbered(0));
+  const auto near = at.lookup(directory->id, numbered(700));
+  const auto far = at.lookup(directory->id, numbered(2300));
+  const auto missing = at.lookup(directory->id, "missing");
+  CHECK(at.store.run_first("LIST t/ 1000"));
+  CHECK(near.here());
+  CHECK(near.get()->info.size_bytes == 1700);
+  CHECK_FALSE(far.here());
+  CHECK(at.store.run_first("LIST t/ 1000 after t/" + numbered(999)));
+  CHECK_FALSE(far.here());
+  CHECK(at.look(directory->id, numbered(2300))->info.size_bytes == 3300);
+  CHECK(far.get()->info.size_bytes == 3300);
+  CHECK(far.times() == 1);
+  CHECK(near.times() == 1);
+  CHECK(code_of(missing.get()) == base::Code::kNotFound);
+}
+
+TEST_CASE("an opendir joins the background listing and makes it urgent") {
+  Fixture at;
+  put_numbered(at, "t/", 2500);
+  const auto directory = at.look(kRootNode, "t");
+  at.look(directory->id, numbered(0));
+  at.lookup(directory->id, numbered(1));
+  const auto listing = at.list_soon(directory->id);
+  CHECK(at.store.raised() == 1);
+  at.store.run_all();
+  CHECK((*listing.get())->names.size() == 2500);
+  const auto calls = at.store.full_calls();
+  CHECK(std::count_if(calls.begin(), calls.end(), [](auto& c) { return c.max_keys == 1000; }) == 3);
+  CHECK(calls.back().priority == store::Priority::kDemand);
+}
+
+TEST_CASE("a background listing that fails is not tried again at every lookup") {
+  Fixture at;
+  at.store.put("d/a");
+  const auto directory = at.look(kRootNode, "d");
+  at.store.fail_with = [](const FakeStore::Call& call) {
+    return call.max_keys == 1000 ? std::optional(base::Error{base::Code::kPermission, "no listing"}) : std::nullopt;
+  };
+  for (int i = 0; i < 10; ++i) CHECK(code_of(at.look(directory->id, numbered(i))) == base::Code::kNotFound);
+  auto calls = at.store.take_calls();
+  CHECK(std::count(calls.begin(), calls.end(), "LIST d/ 1000") == 1);
+  CHECK(at.look(directory->id, "a")->kind == Kind::kFile);
+  CHECK(at.names(directory->id) == Texts{"error permission"});
+}
+
+TEST_CASE("a background listing stops at its share of the names, an opendir does not") {
+  TreeOptions options;
+  options.listed_names_limit = 4000;
+  Fixture at(options);
+  put_numbered(at, "t/", 6000);
+  const auto directory = at.look(kRootNode, "t");
+  at.look(directory->id, numbered(0));
+  at.look(directory->id, numbered(1));
+  const auto calls = at.store.take_calls();
+  CHECK(std::count_if(calls.begin(), calls.end(), [](auto& c) { return c.starts_with("LIST t/ 1000"); }) == 2);
+  CHECK(at.look(directory->id, numbered(1500))->kind == Kind::kFile);
+  CHECK(at.store.calls().empty());
+  CHECK((*at.list(directory->id))->names.size() == 6000);
+}
+
+TEST_CASE("an expired listing is not asked for again by lookups") {
+  Fixture at;
+  put_numbered(at, "t/", 50);
+  const auto directory = at.look(kRootNode, "t");
+  at.list(directory->id);
+  at.clock.advance(seconds(61));
+  at.store.take_calls();
+  for (int i = 0; i < 3; ++i) CHECK(at.look(directory->id, numbered(i))->valid_for == seconds(60));
+  CHECK(at.store.take_calls() == Texts{"HEAD t/" + numbered(0), "HEAD t/" + numbered(1), "HEAD t/" + numbered(2)});
+}
+
+TEST_CASE("listings that never end are errors, and the names so far are known") {
+  for (const bool same_token : {true, false}) {
+    Fixture at;
+    at.store.put("a");
+    at.store.put("b");
+    unsigned pages = 0;
+    at.store.change_page = [&](const FakeStore::Call& call, store::ListPage& page) {
+      if (call.max_keys != 1000) return;
+      page.objects = {store::ObjectInfo{"a", 3, "e"}, store::ObjectInfo{"b", 3, "e"}};
+      page.truncated = true;
+      page.continuation = same_token ? "again" : std::to_string(++pages);
+    };
+    CHECK(at.names(kRootNode) == Texts{"error integrity"});
+    CHECK(at.store.take_calls().size() == (same_token ? 2 : Lister::kIdlePagesLimit + 1));
+    CHECK(at.look(kRootNode, "a")->kind == Kind::kFile);
+    CHECK(at.store.calls().empty());
+  }
+}
+
+TEST_CASE("enter: the newest that is known of the name") {
+  Fixture at;
+  at.store.put("a", 3, "v1");
+  const auto listing = at.list(kRootNode);
+  const ListedName listed = (*listing)->names.front();
+  const auto old = at.tree->enter(kRootNode, listed);
+  at.store.put("a", 4, "v2");
+  at.tree->expire(old->id);
+  const auto blind = at.tree->enter(kRootNode, listed);
+  CHECK(blind->id == old->id);
+  CHECK(blind->valid_for == milliseconds(0));  // the kernel asks at once
+  at.look(kRootNode, "a");
+  const auto fresh = at.tree->enter(kRootNode, listed);
+  CHECK(fresh->info.etag == "v2");
+  CHECK(fresh->valid_for == seconds(60));
+  CHECK(code_of(at.tree->enter(999, listed)) == base::Code::kNotFound);
+}
+
+TEST_CASE("names beyond the limit are dropped, and the gauge says what is held") {
+  TreeOptions options;
+  options.listed_names_limit = 1000;
+  Fixture at(options);
+  for (int d = 0; d < 20; ++d) put_numbered(at, std::to_string(d) + "/", 100);
+  for (int d = 0; d < 20; ++d) {
+    const auto directory = at.look(kRootNode, std::to_string(d));
+    CHECK((*at.list(directory->id))->names.size() == 100);
+    CHECK(at.metrics.gauge("tree_listed_names").value() <= 1000);
+  }
+  CHECK(at.metrics.gauge("tree_listed_names").value() > 800);
+  CHECK(at.metrics.gauge("tree_nodes").value() == 21);
+}
+
+TEST_CASE("100,000 names: every lookup is answered from memory") {
+  Fixture at;
+  put_numbered(at, "big/", 100000);
+  const auto directory = at.look(kRootNode, "big");
+  const auto listing = at.list(directory->id);
+  REQUIRE((*listing)->names.size() == 100000);
+  CHECK(std::is_sorted((*listing)->names.begin(), (*listing)->names.end(),
+                       [](const auto& a, const auto& b) { return a.name < b.name; }));
+  at.store.take_calls();
+  size_t right = 0;
+  for (int round = 0; round < 2; ++round) {
+    const std::clock_t begin = std::clock();
+    for (int i = 0; i < 100000; ++i) {
+      const int pick = static_cast<int>((static_cast<int64_t>(i) * 7919) % 100000);
+      at.tree->lookup(directory->id, numbered(pick), [&](base::Result<Node> node) {
+        if (node && node->info.size_bytes == 1000u + static_cast<unsigned>(pick)) ++right;
+      });
+    }
+    MESSAGE(round == 0 ? "a lookup that makes its node: " : "a lookup of a known node: ",
+            (std::clock() - begin) * (1000000 / CLOCKS_PER_SEC) / 100, " ns of CPU");
+  }
+  CHECK(right == 200000);
+  CHECK(at.store.calls().empty());
+  CHECK(at.tree->node_count() == 100002);
+}
