@@ -1,1 +1,12 @@
-int main() { return 0; }
+#include <exception>
+
+#include "app/command.h"
+
+int main(int argc, char** argv) {
+  try {
+    return shardfs::app::run_command_line(argc, argv);
+  } catch (const std::exception& error) {
+    shardfs::app::print_error(error.what());
+    return shardfs::app::kExitFailed;
+  }
+}

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/command.h"
+#include "app/daemon.h"
+#include "app/message.h"
+#include "app/mount_plan.h"
+#include "app/mounted_system.h"
+#include "app/mountpoint.h"
+#include "app/options.h"
+#include "app/url.h"
+#include "control/socket_path.h"
+
+namespace shardfs::app {
+namespace {
+
+struct Arguments {
+  std::string source;
+  std::string mountpoint;
+  std::string config;
+  std::map<std::string, std::string> values;  // by setting name; only those whose option was given count
+  std::map<std::string, CLI::Option*> given;
+};
+
+constexpr const char* kHelp =
+    "Shows the objects below s3://BUCKET/PREFIX as read-only files in DIR, which must be an existing folder. Returns "
+    "when\n"
+    "the mount answers, with exit code 0; else with one line that says why, and nothing left mounted.\n"
+    "\n"
+    "Sizes: 4096, 512M, 1.5T (powers of 1024), some also 80%. Times: 500ms, 60s, 10m, 2h, inf.\n"
+    "\n"
+    "Every option can also be set in the environment, as SHARDFS_CACHE_SIZE=500G, or in a TOML file, as\n"
+    "cache-size = \"500G\". The command line goes before the environment, that before the file of --config, else\n"
+    "~/.config/shardfs/config.toml, then /etc/shardfs/config.toml. Keys come from where the AWS tools look for them:\n"
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile files, a web identity, the instance.\n"
+    "\n"
+    "Examples:\n"
+    "  shardfs mount s3://my-bucket/imagenet /data\n"
+    "  shardfs mount s3://my-bucket/imagenet /data --cache-dir /nvme/shardfs --cache-size 500G\n"
+    "  shardfs mount s3://my-bucket /data --endpoint-url http://10.0.0.5:9000 --path-style\n"
+    "  shardfs mount s3://public-bucket /data --no-sign-request --metadata-ttl inf\n"
+    "  shardfs mount s3://my-bucket/imagenet /data --foreground --log-level info";
+
+int usage_error(const std::string& message) {
+  print_error(message);
+  return kExitUsage;
+}
+
+int mount(const Arguments& arguments) {
+  std::map<std::string, std::string> command_line;
+  for (const auto& [name, option] : arguments.given) {
+    if (option->count() > 0) command_line[name] = arguments.values.at(name);
+  }
+  auto options = resolve_options(default_sources(std::move(command_line), arguments.config));
+  if (!options) return usage_error(options.error().message);
+  auto source = parse_url(arguments.source);
+  if (!source) return usage_error(source.error().message);
+  const auto mountpoint = control::canonical_mountpoint(arguments.mountpoint);
+  if (!mountpoint) {
+    print_error(mountpoint.error().code == base::Code::kNotFound
+                    ? fmt::format("the mountpoint {} does not exist; make the folder first", arguments.mountpoint)
+                    : "the mountpoint " + mountpoint.error().message);
+    return kExitFailed;
+  }
+  std::vector<std::string> notes;
+  const auto prepared = prepare_mountpoint(*mountpoint, notes);
+  for (const auto& note : notes) print_note(note);
+  if (!prepared) {
+    print_error(prepared.error().message);
+    return kExitFailed;
+  }
+  const MountPlan plan{std::move(*source), *mountpoint, std::move(*options)};
+  if (plan.options.foreground) {
+    StartReport report(-1, plan.options.log_file);
+    return run_mount(plan, report);
+  }
+  return run_detached(plan.options.log_file, [&plan](StartReport& report) { return run_mount(plan, report); });
+}
+
+}  // namespace
+
+void add_mount_command(CLI::App& app, int& exit_code) {
+  CLI::App* const command = app.add_subcommand("mount", "Mount an S3 bucket or prefix as a read-only folder");
+  command->get_formatter()->column_width(34);
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("SOURCE", arguments->source, "s3://BUCKET or s3://BUCKET/PREFIX")->required();
+  command->add_option("DIR", arguments->mountpoint, "The mountpoint, an existing folder")->required();
+  command->add_option("--config", arguments->config, "Read this TOML file and no other")
+      ->type_name("FILE")
+      ->envname("SHARDFS_CONFIG");
+  for (const Setting& setting : settings()) {
+    std::string& value = arguments->values[setting.name];
+    CLI::Option* option = nullptr;
+    if (setting.value_name.empty()) {
+      option = command->add_flag("--" + setting.name + "{true}", value, setting.help);
+    } else {
+      option = command->add_option("--" + setting.name, value, setting.help)->type_name(setting.value_name);
+    }
+    option->group(setting.group);
+    arguments->given[setting.name] = option;
+  }
+  command->footer(kHelp);
+  command->callback([arguments, &exit_code] { exit_code = mount(*arguments); });
+}
+
+}  // namespace shardfs::app

@@ -1,0 +1,128 @@
+#include "app/options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+namespace shardfs::app {
+namespace {
+
+using base::Code;
+using base::fail;
+using base::Result;
+
+constexpr const char* kStoreVariables[] = {
+    "AWS_ACCESS_KEY_ID",
+    "AWS_PROFILE",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CA_BUNDLE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+};
+
+std::optional<std::string> real_environment(const std::string& variable) {
+  const char* const value = ::getenv(variable.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::string home() { return real_environment("HOME").value_or(""); }
+
+std::string default_cache_folder(const OptionSources& sources) {
+  if (::geteuid() == 0) return "/var/cache/shardfs";
+  if (const auto cache_home = sources.environment("XDG_CACHE_HOME"); cache_home && cache_home->starts_with('/')) {
+    return *cache_home + "/shardfs";
+  }
+  return sources.environment("HOME").value_or("") + "/.cache/shardfs";
+}
+
+Result<void> apply(MountOptions& options, const Setting& setting, const std::string& value, const std::string& where) {
+  auto applied = setting.apply(options, value);
+  if (applied) return {};
+  return fail(Code::kInvalid, fmt::format("{}: {}", where, applied.error().message));
+}
+
+Result<void> apply_file(MountOptions& options, const OptionSources::File& file) {
+  std::ifstream stream(file.path, std::ios::binary);
+  if (!stream) {
+    const int error = errno;
+    if (!file.required && (error == ENOENT || error == ENOTDIR)) return {};
+    return base::fail_errno(Code::kInvalid, "read the configuration " + file.path, error);
+  }
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const auto values = parse_toml(text, file.path);
+  if (!values) return tl::unexpected(values.error());
+  for (const Setting& setting : settings()) {
+    const auto value = values->find(setting.name);
+    if (value == values->end()) continue;
+    if (auto applied = apply(options, setting, value->second, fmt::format("{}: {}", file.path, setting.name));
+        !applied) {
+      return applied;
+    }
+    if (setting.of_store && !file.of_site) options.store_given_by_job = true;
+  }
+  return {};
+}
+
+// Keys and proxies that the environment brings are the job's, whoever set them.
+bool environment_names_a_store(const OptionSources& sources) {
+  return std::any_of(std::begin(kStoreVariables), std::end(kStoreVariables),
+                     [&](const char* name) { return sources.environment(name).has_value(); });
+}
+
+}  // namespace
+
+OptionSources default_sources(std::map<std::string, std::string> command_line, const std::string& config) {
+  OptionSources sources;
+  sources.command_line = std::move(command_line);
+  sources.environment = real_environment;
+  if (!config.empty()) {
+    sources.files.push_back({config, true, false});
+    return sources;
+  }
+  sources.files.push_back({"/etc/shardfs/config.toml", false, true});
+  if (!home().empty()) sources.files.push_back({home() + "/.config/shardfs/config.toml", false, false});
+  return sources;
+}
+
+Result<MountOptions> resolve_options(const OptionSources& sources) {
+  MountOptions options;
+  options.cache_folder = default_cache_folder(sources);
+  options.uid = ::geteuid();
+  options.gid = ::getegid();
+  options.allow_other = ::geteuid() == 0;
+  options.store_given_by_job = environment_names_a_store(sources);
+
+  for (const auto& file : sources.files) {
+    if (auto applied = apply_file(options, file); !applied) return tl::unexpected(applied.error());
+  }
+  for (const Setting& setting : settings()) {
+    const std::string variable = variable_of(setting.name);
+    const auto value = sources.environment(variable);
+    if (!value || value->empty()) continue;
+    if (auto applied = apply(options, setting, *value, variable); !applied) return tl::unexpected(applied.error());
+    if (setting.of_store) options.store_given_by_job = true;
+  }
+  for (const Setting& setting : settings()) {
+    const auto value = sources.command_line.find(setting.name);
+    if (value == sources.command_line.end()) continue;
+    if (auto applied = apply(options, setting, value->second, "--" + setting.name); !applied) {
+      return tl::unexpected(applied.error());
+    }
+    if (setting.of_store) options.store_given_by_job = true;
+  }
+  return options;
+}
+
+}  // namespace shardfs::app
