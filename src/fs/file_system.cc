@@ -12,6 +12,7 @@
 #include "fs/errno_table.h"
 #include "fs/handles.h"
 #include "fs/meters.h"
+#include "fs/name_expiry.h"
 #include "fs/open_route.h"
 #include "fs/parking.h"
 #include "fs/xattr.h"
@@ -36,7 +37,8 @@ class RealFileSystem final : public FileSystem {
         cache_(cache),
         meters_(metrics),
         parking_(std::make_shared<Parking>(clock, meters_)),
-        routes_(tree, fetcher, kernel, meters_),
+        expiry_(kernel),
+        routes_(tree, fetcher, kernel, expiry_, meters_),
         directories_(tree, options_, meters_) {
     fetcher_.on_complete([this, parking = parking_](const store::ObjectInfo& info) {
       if (const Claim claim = parking->enter()) routes_.on_complete(info);
@@ -92,6 +94,7 @@ class RealFileSystem final : public FileSystem {
   cache::Cache* const cache_;
   Meters meters_;
   const std::shared_ptr<Parking> parking_;
+  NameExpiry expiry_;
   OpenRoutes routes_;
   Directories directories_;
   HandleTable<OpenFile> files_;
@@ -99,7 +102,12 @@ class RealFileSystem final : public FileSystem {
 
 Cancel RealFileSystem::lookup(NodeId parent, std::string_view name, std::function<void(Reply<EntryReply>)> done) {
   meters_.lookups.add();
-  const auto operation = Operation<EntryReply>::begin(parking_, std::move(done));
+  expiry_.lookup_begins(parent);
+  auto answer = [this, parent, done = std::move(done)](Reply<EntryReply> reply) {
+    done(std::move(reply));
+    expiry_.lookup_ended(parent);
+  };
+  const auto operation = Operation<EntryReply>::begin(parking_, std::move(answer));
   if (!operation) return {};
   tree_.lookup(parent, name, [this, &tree = tree_, operation](const base::Result<tree::Node>& node) {
     const Claim claim = operation->claim();

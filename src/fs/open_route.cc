@@ -186,7 +186,7 @@ void OpenRoutes::on_complete(const store::ObjectInfo& info) {
 void OpenRoutes::on_changed(const store::ObjectInfo& info) {
   for (const auto& node : nodes_of(info)) {
     tree_.expire(node->id_);
-    kernel_.expire_name(node->parent_, node->name_);
+    expiry_.expire(node->parent_, node->name_);
   }
 }
 
@@ -196,7 +196,7 @@ void OpenRoutes::retire(OpenNode& node) {
     if (std::exchange(node.settled_, true)) return;
   }
   tree_.retire(node.id_);
-  kernel_.expire_name(node.parent_, node.name_);
+  expiry_.expire(node.parent_, node.name_);
 }
 
 void OpenRoutes::retire_if_complete(OpenNode& node) {

@@ -19,6 +19,7 @@
 #include "fetch/fetcher.h"
 #include "fs/file_system.h"
 #include "fs/meters.h"
+#include "fs/name_expiry.h"
 #include "tree/tree.h"
 
 namespace shardfs::fs {
@@ -35,8 +36,8 @@ class OpenRoutes {
   };
   using Done = std::function<void(const Outcome&)>;
 
-  OpenRoutes(tree::Tree& tree, fetch::Fetcher& fetcher, Kernel& kernel, Meters& meters)
-      : tree_(tree), fetcher_(fetcher), kernel_(kernel), meters_(meters) {}
+  OpenRoutes(tree::Tree& tree, fetch::Fetcher& fetcher, Kernel& kernel, NameExpiry& expiry, Meters& meters)
+      : tree_(tree), fetcher_(fetcher), kernel_(kernel), expiry_(expiry), meters_(meters) {}
 
   /// The count is raised when done runs: before open returns, or, while another open of this node registers its backing
   /// file, on that one's thread.
@@ -65,6 +66,7 @@ class OpenRoutes {
   tree::Tree& tree_;
   fetch::Fetcher& fetcher_;
   Kernel& kernel_;
+  NameExpiry& expiry_;
   Meters& meters_;
   mutable std::mutex mutex_;  // guards the two tables and OpenNode::users_
   std::unordered_map<NodeId, std::shared_ptr<OpenNode>> by_node_;

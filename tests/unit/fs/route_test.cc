@@ -134,6 +134,25 @@ TEST_CASE("a changed object is asked for anew") {
   CHECK(world.tree.expired.size() == 1);
 }
 
+TEST_CASE("a name is not expired while a lookup in its directory is under way") {
+  World world;
+  world.open(2);
+  world.tree.hold = true;
+  int answers = 0;
+  world.fs->lookup(1, "b", [&](const auto&) { ++answers; });
+  const Cancel cancel = world.fs->lookup(1, "c", [&](const auto&) { ++answers; });
+  world.fs->lookup(4, "other directory", [&](const auto&) { ++answers; });
+  world.fetcher.complete(world.tree.node(2).info);
+  CHECK(world.tree.retired.size() == 1);
+  CHECK(world.kernel.expired.empty());
+  cancel();
+  CHECK(world.kernel.expired.empty());
+  SUBCASE("answered") { world.tree.release_all(); }
+  SUBCASE("the end") { world.fs->shut_down(); }
+  CHECK(answers == 3);
+  CHECK(world.kernel.expired == std::vector<std::pair<NodeId, std::string>>{{1, "a"}});
+}
+
 TEST_CASE("the counting rule under eight threads") {
   World world;
   constexpr int kFiles = 4;
