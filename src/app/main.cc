@@ -1,6 +1,7 @@
 #include <exception>
 
 #include "app/command.h"
+#include "app/message.h"
 
 int main(int argc, char** argv) {
   try {

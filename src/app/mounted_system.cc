@@ -1,0 +1,296 @@
+#include "app/mounted_system.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <future>
+#include <thread>
+
+#include "app/command.h"
+#include "app/message.h"
+#include "app/start_failure.h"
+#include "base/log.h"
+#include "control/socket_path.h"
+#include "control/stats.h"
+#include "s3/s3_store.h"
+#include "shardfs/version.h"
+
+namespace shardfs::app {
+namespace {
+
+using base::Code;
+using base::fail;
+using base::Result;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Source: somebody waits at a prompt, or a prolog does; a connection that is refused is tried for so long.
+constexpr seconds kReachDeadline{5};
+// A store that answers, though only with 503: it is busy (a hundred nodes mount at once), and worth more patience.
+constexpr seconds kBusyDeadline{30};
+// Source: statfs(2), OVERLAYFS_SUPER_MAGIC.
+constexpr long kOverlayfs = 0x794c7630;
+
+std::atomic<fuse::Session*> session_to_end{nullptr};
+
+extern "C" void end_session(int) {
+  if (fuse::Session* const session = session_to_end) session->request_exit();
+}
+
+// Until a session is there a signal ends the process: nothing is mounted yet.
+void handle_signals(fuse::Session* session) {
+  session_to_end = session;
+  struct sigaction action {};
+  action.sa_handler = session == nullptr ? SIG_IGN : end_session;
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGTERM, SIGINT}) ::sigaction(number, &action, nullptr);
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+unsigned threads_for(unsigned least, unsigned most) {
+  return std::clamp(std::thread::hardware_concurrency(), least, most);
+}
+
+s3::S3Options store_options(const MountPlan& plan) {
+  const MountOptions& options = plan.options;
+  s3::S3Options result;
+  result.bucket = plan.source.bucket;
+  result.endpoint_url = options.endpoint_url;
+  result.region = options.region;
+  result.path_style = options.path_style;
+  result.no_sign_request = options.no_sign_request;
+  result.profile = options.profile;
+  result.ca_bundle = options.ca_bundle;
+  result.verify_tls = options.verify_tls;
+  result.connections = options.connections;
+  result.max_bandwidth_bytes_per_s = options.max_bandwidth_bytes_per_s;
+  return result;
+}
+
+bool store_has_answered(const base::Metrics& metrics) {
+  const auto histograms = metrics.histograms();
+  return std::any_of(histograms.begin(), histograms.end(), [](const auto& entry) {
+    return entry.name == "store_first_byte_seconds" && entry.metric->count() > 0;
+  });
+}
+
+// A descriptor of some file in the folder, for trying what the kernel allows.
+base::UniqueFd any_file_in(const std::string& folder) {
+  base::UniqueFd file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file.valid()) return file;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (!entry.is_regular_file(error)) continue;
+    file.reset(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (file.valid()) return file;
+  }
+  return {};
+}
+
+}  // namespace
+
+MountedSystem::MountedSystem(const MountPlan& plan) : plan_(plan), started_(std::chrono::steady_clock::now()) {}
+
+Result<std::unique_ptr<MountedSystem>> MountedSystem::start(const MountPlan& plan) {
+  std::unique_ptr<MountedSystem> system(new MountedSystem(plan));
+  if (auto started = system->start_all(); !started) return tl::unexpected(std::move(started.error()));
+  return system;
+}
+
+Result<void> MountedSystem::start_all() {
+  auto folder = control::runtime_folder();
+  if (!folder) return tl::unexpected(std::move(folder.error()));
+  runtime_folder_ = std::move(*folder);
+  timer_ = std::make_unique<base::Timer>("timer");
+  disk_pool_ = std::make_unique<base::ThreadPool>("disk", threads_for(2, 8));
+  Result<void> done = open_cache();
+  if (done) done = reach_store();
+  if (done) done = mount();
+  if (done) done = probe_passthrough();
+  if (done) done = listen();
+  return done;
+}
+
+Result<void> MountedSystem::open_cache() {
+  const MountOptions& options = plan_.options;
+  if (options.cache_off()) return {};
+  cache::CacheOptions wanted;
+  wanted.folder = options.cache_folder;
+  wanted.limit = options.cache_limit;
+  wanted.min_free = options.cache_min_free;
+  if (options.store_given_by_job) wanted.trust_namespace = fmt::format("uid-{}", ::geteuid());
+  auto cache = cache::Cache::open(std::move(wanted), disk_, clock_, metrics_);
+  if (!cache) return tl::unexpected(explain_cache(plan_, std::move(cache.error())));
+  cache_ = std::move(*cache);
+  return {};
+}
+
+Result<void> MountedSystem::reach_store() {
+  auto store = s3::make_s3_store(store_options(plan_), clock_, metrics_);
+  if (!store) return tl::unexpected(std::move(store.error()));
+  store_ = std::move(*store);
+  tree::TreeOptions wanted;
+  wanted.prefix = plan_.source.prefix;
+  wanted.metadata_ttl = plan_.options.metadata_ttl;
+  wanted.negative_ttl = plan_.options.negative_ttl;
+  wanted.stale_if_error = plan_.options.stale_if_error;
+  tree_ = tree::Tree::make(wanted, *store_, clock_, *timer_, metrics_);
+  const auto busy_deadline = clock_.now() + kBusyDeadline;
+  for (;;) {
+    std::promise<Result<void>> answer;
+    tree_->start(kReachDeadline, [&answer](Result<void> result) { answer.set_value(std::move(result)); });
+    auto reached = answer.get_future().get();
+    if (reached) return {};
+    const bool may_pass = reached.error().code == Code::kTransient || reached.error().code == Code::kTimeout;
+    if (!may_pass || !store_has_answered(metrics_) || clock_.now() >= busy_deadline) {
+      return tl::unexpected(explain_store(plan_, store_->endpoint(), std::move(reached.error())));
+    }
+  }
+}
+
+Result<void> MountedSystem::mount() {
+  const MountOptions& options = plan_.options;
+  fetch::FetchOptions fetching;
+  fetching.memory_bytes = options.memory_limit_bytes;
+  fetching.connections = options.connections;
+  fetcher_ = fetch::Fetcher::make(fetching, {*store_, cache_.get(), *disk_pool_, *timer_, clock_, metrics_});
+
+  fuse::SessionOptions wanted;
+  wanted.mountpoint = plan_.mountpoint;
+  wanted.source = plan_.source.text();
+  wanted.allow_other = options.allow_other;
+  wanted.workers = options.fuse_threads > 0 ? options.fuse_threads : threads_for(2, 8);
+  wanted.read_ahead_kb = options.read_ahead_kb;
+  if (options.passthrough == Passthrough::kOff || !cache_) wanted.passthrough = fuse::PassthroughMode::kOff;
+  if (cache_) {
+    const auto space = disk_.space(options.cache_folder);
+    wanted.stacked_backing = space && space->fs_type == kOverlayfs;
+  }
+  auto session = fuse::Session::mount(wanted, metrics_);
+  if (!session) return tl::unexpected(explain_mount(plan_, std::move(session.error())));
+  session_ = std::move(*session);
+  handle_signals(session_.get());
+
+  fs::FileSystemOptions shown;
+  shown.uid = options.uid;
+  shown.gid = options.gid;
+  shown.file_mode = options.file_mode;
+  shown.directory_mode = options.directory_mode;
+  shown.key_prefix = plan_.source.prefix;
+  file_system_ = fs::FileSystem::make(shown, *tree_, *fetcher_, cache_.get(), clock_, metrics_, session_->kernel());
+  return session_->start(*file_system_);
+}
+
+Result<void> MountedSystem::probe_passthrough() {
+  const MountOptions& options = plan_.options;
+  if (cache_ && options.passthrough != Passthrough::kOff) {
+    const base::UniqueFd file = any_file_in(options.cache_folder);
+    if (file.valid()) session_->probe_passthrough(file.get());
+  }
+  if (options.passthrough == Passthrough::kOn && (!cache_ || !session_->passthrough_reason().empty())) {
+    return fail(Code::kUnsupported, fmt::format("--passthrough on: not possible here: {}; use auto or off",
+                                                cache_ ? session_->passthrough_reason() : "there is no cache"));
+  }
+  return {};
+}
+
+Result<void> MountedSystem::listen() {
+  auto path = control::socket_path(runtime_folder_, plan_.mountpoint);
+  if (!path) return tl::unexpected(std::move(path.error()));
+  std::map<std::string, control::Handler> handlers;
+  handlers["stats"] = [this](const std::string&) -> Result<std::string> { return stats(); };
+  auto server = control::Server::listen(*path, std::move(handlers));
+  if (!server) return tl::unexpected(std::move(server.error()));
+  server_ = std::move(*server);
+  sampler_ = std::make_unique<control::ThroughputSampler>(metrics_, clock_);
+  timer_->schedule(seconds(1), [this] { sample(); });
+  const int process = ::getpid();
+  state_written_ = true;
+  return control::write_state(runtime_folder_,
+                              {process, control::process_start(process), plan_.mountpoint, plan_.source.text(), *path});
+}
+
+void MountedSystem::sample() {
+  sampler_->sample();
+  timer_->schedule(seconds(1), [this] { sample(); });
+}
+
+std::string MountedSystem::stats() const {
+  control::MountFacts facts;
+  facts.source = plan_.source.text();
+  facts.mountpoint = plan_.mountpoint;
+  facts.version = version();
+  facts.uptime_s = std::chrono::duration<double>(clock_.now() - started_).count();
+  facts.passthrough_reason = session_->passthrough_reason();
+  facts.passthrough = facts.passthrough_reason.empty();
+  if (!cache_) facts.passthrough_reason = "there is no cache";
+  facts.process_id = ::getpid();
+  return control::stats_json(facts, metrics_);
+}
+
+void MountedSystem::wait() { session_->wait(); }
+
+MountedSystem::~MountedSystem() {
+  server_.reset();
+  if (session_) session_->stop();
+  handle_signals(nullptr);
+  file_system_.reset();
+  if (fetcher_) fetcher_->shut_down();
+  session_.reset();
+  fetcher_.reset();
+  tree_.reset();
+  store_.reset();
+  disk_pool_.reset();
+  cache_.reset();
+  timer_.reset();  // its tasks use all of the above, and the sampler
+  sampler_.reset();
+  if (state_written_) control::remove_state(runtime_folder_, plan_.mountpoint);
+  warn_of_what_is_left();
+}
+
+// Each of these counts something that must have ended by now.
+void MountedSystem::warn_of_what_is_left() const {
+  constexpr std::string_view kZeroAtTheEnd[] = {
+      "fetch_parked_reads", "fetch_parts",          "fetch_memory_bytes",       "fs_open_files",
+      "fs_backing_ids",     "fs_parked_operations", "store_connections_active", "store_requests_waiting"};
+  for (const auto& gauge : metrics_.gauges()) {
+    if (gauge.metric->value() == 0) continue;
+    if (std::find(std::begin(kZeroAtTheEnd), std::end(kZeroAtTheEnd), gauge.name) == std::end(kZeroAtTheEnd)) continue;
+    base::log_warning("at the end {} is {}, not zero", gauge.name, gauge.metric->value());
+  }
+}
+
+int run_mount(const MountPlan& plan, StartReport& report) {
+  if (auto logging = base::set_up_log(plan.options.log_level, plan.options.log_file); !logging) {
+    print_error(logging.error().message);
+    return kExitFailed;
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  raise_descriptor_limit();
+  warn_of_job_step();
+  auto system = MountedSystem::start(plan);
+  if (!system) {
+    print_error(system.error().message);
+    return kExitFailed;
+  }
+  base::log_info("{} is mounted on {}, shardfs {}", plan.source.text(), plan.mountpoint, version());
+  if (!report.ready()) return kExitFailed;
+  (*system)->wait();
+  base::log_info("{} ends", plan.mountpoint);
+  system->reset();
+  return kExitOk;
+}
+
+}  // namespace shardfs::app

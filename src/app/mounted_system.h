@@ -1,0 +1,77 @@
+// MountedSystem: one mount with everything that serves it: the wiring of all rooms, in the order in which they start
+// and end. Not how it became a process: that is daemon.h. Thread rule: confined to the main thread; its parts have
+// threads of their own, so it is made after the last fork. Owns every part. They start from the top of the class to its
+// bottom and end the other way round.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "app/daemon.h"
+#include "app/mount_plan.h"
+#include "base/clock.h"
+#include "base/disk.h"
+#include "base/error.h"
+#include "base/executor.h"
+#include "base/metrics.h"
+#include "cache/cache.h"
+#include "control/sampler.h"
+#include "control/server.h"
+#include "fetch/fetcher.h"
+#include "fs/file_system.h"
+#include "fuse/session.h"
+#include "store/object_store.h"
+#include "tree/tree.h"
+
+namespace shardfs::app {
+
+class MountedSystem {
+ public:
+  /// Returns when the mount answers. The store is asked before anything is mounted, for some seconds at most.
+  /// Errors: those of all rooms, with a message for the person who mounts.
+  static base::Result<std::unique_ptr<MountedSystem>> start(const MountPlan& plan);
+  /// Unmounts if it is still mounted, answers what is parked, ends all threads.
+  ~MountedSystem();
+  MountedSystem(const MountedSystem&) = delete;
+  MountedSystem& operator=(const MountedSystem&) = delete;
+
+  /// Blocks until somebody unmounts it or a signal (SIGTERM, SIGINT) asks for the end.
+  void wait();
+
+ private:
+  explicit MountedSystem(const MountPlan& plan);
+
+  base::Result<void> start_all();
+  base::Result<void> open_cache();
+  base::Result<void> reach_store();
+  base::Result<void> mount();
+  base::Result<void> probe_passthrough();
+  base::Result<void> listen();
+  std::string stats() const;
+  void sample();
+  void warn_of_what_is_left() const;
+
+  const MountPlan plan_;
+  const base::SteadyTime started_;
+  std::string runtime_folder_;
+  bool state_written_ = false;
+  base::SystemClock clock_;
+  base::SystemDisk disk_;
+  base::Metrics metrics_;
+  std::unique_ptr<base::Timer> timer_;
+  std::unique_ptr<base::ThreadPool> disk_pool_;
+  std::unique_ptr<cache::Cache> cache_;  // null: none
+  std::unique_ptr<store::ObjectStore> store_;
+  std::unique_ptr<tree::Tree> tree_;
+  std::unique_ptr<fetch::Fetcher> fetcher_;
+  std::unique_ptr<fuse::Session> session_;
+  std::unique_ptr<fs::FileSystem> file_system_;
+  std::unique_ptr<control::ThroughputSampler> sampler_;
+  std::unique_ptr<control::Server> server_;
+};
+
+/// The whole life of a mount in this process: start, report, wait, end. The exit code.
+int run_mount(const MountPlan& plan, StartReport& report);
+
+}  // namespace shardfs::app
