@@ -44,6 +44,10 @@ struct Session {
       return "ok";
     }
     if (verb == "used") return std::to_string(cache->stats().used_bytes);
+    if (verb == "unpin") {
+      pins.erase(key);
+      return "ok";
+    }
     const auto file = files[key];
     const auto block = static_cast<uint32_t>(number);
     if (!file) return "no file";
@@ -57,7 +61,6 @@ struct Session {
     if (verb == "dead") return file->dead() ? "yes" : "no";
     if (verb == "complete") return file->complete() ? "yes" : "no";
     if (verb == "pin") return (pins[key] = file->pin()) ? "ok" : "null";
-    if (verb == "unpin") pins.erase(key);
     if (verb == "close") files.erase(key);
     return "ok";
   }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -90,6 +91,10 @@ bool reads_right(CacheFile& file, const std::string& key) {
   return file.read({0, file.size_bytes()}, bytes) && bytes == bytes_of(key, {0, file.size_bytes()});
 }
 
+bool nearly(uint64_t used_bytes, uint64_t wanted_bytes) {
+  return std::max(used_bytes, wanted_bytes) - std::min(used_bytes, wanted_bytes) < 128 * 1024;
+}
+
 TestCache::TestCache(const TestFolder& folder, uint64_t limit_bytes, std::string boot_id, base::Disk* other_disk)
     : disk(other_disk != nullptr ? other_disk : &system_disk) {
   options.folder = folder.cache();
@@ -121,7 +126,7 @@ Result<void> FaultyDisk::write_at(int fd, std::span<const std::byte> from, uint6
   }
   const auto stat = disk_.stat(fd);
   if (!stat) return tl::unexpected(stat.error());
-  Written written{stat->inode, ::fcntl(fd, F_DUPFD_CLOEXEC, 0), offset_bytes, {}};
+  Written written{stat->inode, name.data(), offset_bytes, {}};
   // What is there before, zeros beyond the end.
   written.before.resize(from.size());
   if (offset_bytes < stat->size_bytes) {
@@ -131,7 +136,6 @@ Result<void> FaultyDisk::write_at(int fd, std::span<const std::byte> from, uint6
   }
   auto done = disk_.write_at(fd, from, offset_bytes);
   const std::lock_guard guard(mutex_);
-  ::close(std::exchange(written.fd, -1));  // a descriptor kept open would keep locks; the path is opened again
   unsynced_.push_back(std::move(written));
   return done;
 }
@@ -139,6 +143,15 @@ Result<void> FaultyDisk::write_at(int fd, std::span<const std::byte> from, uint6
 void FaultyDisk::forget(uint64_t inode) {
   const std::lock_guard guard(mutex_);
   std::erase_if(unsynced_, [&](const Written& written) { return written.inode == inode; });
+}
+
+void FaultyDisk::cut_power() {
+  const std::lock_guard guard(mutex_);
+  for (auto at = unsynced_.rbegin(); at != unsynced_.rend(); ++at) {
+    base::UniqueFd fd(::open(at->path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (fd.valid()) static_cast<void>(disk_.write_at(fd.get(), at->before, at->offset_bytes));
+  }
+  unsynced_.clear();
 }
 
 Result<void> FaultyDisk::resize(int fd, uint64_t size_bytes) { return disk_.resize(fd, size_bytes); }
@@ -163,7 +176,15 @@ Result<void> FaultyDisk::unlink(const std::string& path) {
   return disk_.unlink(path);
 }
 
-Result<void> FaultyDisk::rename(const std::string& from, const std::string& to) { return disk_.rename(from, to); }
+Result<void> FaultyDisk::rename(const std::string& from, const std::string& to) {
+  {
+    const std::lock_guard guard(mutex_);
+    for (auto& written : unsynced_) {
+      if (written.path == from) written.path = to;
+    }
+  }
+  return disk_.rename(from, to);
+}
 
 Result<void> FaultyDisk::make_directories(const std::string& path) { return disk_.make_directories(path); }
 

@@ -52,6 +52,9 @@ bool fill(CacheFile& file, const std::string& key);
 /// Reads the whole file and compares.
 bool reads_right(CacheFile& file, const std::string& key);
 
+/// Equal but for what the index may grow or shrink by at any moment, as its thread writes.
+bool nearly(uint64_t used_bytes, uint64_t wanted_bytes);
+
 /// One opened cache and what it needs.
 struct TestCache {
   explicit TestCache(const TestFolder& folder, uint64_t limit_bytes = 64 * kMiB, std::string boot_id = "boot-1",
@@ -99,7 +102,7 @@ class FaultyDisk : public base::Disk {
  private:
   struct Written {
     uint64_t inode;
-    int fd;  // a descriptor of our own
+    std::string path;
     uint64_t offset_bytes;
     std::vector<std::byte> before;
   };

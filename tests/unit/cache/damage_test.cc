@@ -1,0 +1,282 @@
+// Disks that lie, fail, fill up or lose power; files that are not what they were.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+
+#include "cache/map_file.h"
+#include "cache/naming.h"
+#include "support.h"
+
+using namespace shardfs;
+using namespace shardfs::cache;
+using namespace shardfs::cache::test;
+
+namespace {
+
+void flip_byte(const std::filesystem::path& path, uint64_t offset) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  const char c = static_cast<char>(file.get());
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.put(static_cast<char>(c ^ 1));
+}
+
+std::vector<std::byte> read_block(CacheFile& file, uint32_t block) {
+  std::vector<std::byte> bytes(range_of_block(file.size_bytes(), block).size());
+  return file.read(range_of_block(file.size_bytes(), block), bytes) ? bytes : std::vector<std::byte>();
+}
+
+}  // namespace
+
+TEST_CASE("a flipped byte in an incomplete file is found, dropped and can be filled again") {
+  const TestFolder folder;
+  const uint64_t size = 3 * kMiB;
+  {
+    TestCache cache(folder);
+    const auto file = cache->open_file(object("k"), size);
+    for (const uint32_t block : {0U, 1U}) {
+      REQUIRE(file->begin_fill(block) == FillAnswer::kGranted);
+      REQUIRE(file->write_block(block, block_of("k", size, block)));
+    }
+  }
+  flip_byte(folder.files(".data")[0], kMiB + 777);
+  TestCache cache(folder, 64 * kMiB, "boot-2");
+  const auto file = cache->find_file(object("k"), size);
+  REQUIRE(file);
+  const uint64_t before = cache->stats().used_bytes;
+  CHECK(read_block(*file, 0) == block_of("k", size, 0));
+  std::vector<std::byte> few(10);
+  const auto bad = file->read({kMiB + 10, kMiB + 20}, few);
+  REQUIRE_FALSE(bad);
+  CHECK(bad.error().code == base::Code::kIntegrity);
+  CHECK(cache->stats().bad_blocks == 1);
+  CHECK_FALSE(file->has_block(1));
+  CHECK_FALSE(file->dead());
+  CHECK(nearly(cache->stats().used_bytes, before - kMiB));
+  CHECK(cache.gauge("cache_reserved_bytes") == 0);
+  REQUIRE(fill(*file, "k"));
+  CHECK(file->verified());
+  CHECK(reads_right(*file, "k"));
+}
+
+TEST_CASE("a flipped byte in a complete file makes it dead; it is unlinked and never punched") {
+  const TestFolder folder;
+  const uint64_t size = 2 * kMiB + 5;
+  {
+    TestCache cache(folder);
+    REQUIRE(fill(*cache->open_file(object("k"), size), "k"));
+  }
+  flip_byte(folder.files(".data")[0], 5);
+  TestCache cache(folder, 64 * kMiB, "boot-2");
+  auto file = cache->find_file(object("k"), size);
+  auto backing = file->backing_descriptor();
+  REQUIRE(backing);
+  const auto allocated = cache.disk->stat(backing->get())->allocated_bytes;
+  std::vector<std::byte> bytes(100);
+  const auto bad = file->read({0, 100}, bytes);
+  REQUIRE_FALSE(bad);
+  CHECK(bad.error().code == base::Code::kIntegrity);
+  CHECK(file->dead());
+  CHECK_FALSE(file->complete());
+  CHECK_FALSE(file->verified());
+  CHECK(file->begin_fill(0) == FillAnswer::kRefused);
+  CHECK(cache.disk->stat(backing->get())->allocated_bytes == allocated);
+  CHECK(read_block(*file, 1) == block_of("k", size, 1));
+  backing->reset();
+  file.reset();
+  CHECK(folder.files(".data").empty());
+  file = cache->open_file(object("k"), size);
+  REQUIRE(file);
+  CHECK(fill(*file, "k"));
+  CHECK(reads_right(*file, "k"));
+}
+
+TEST_CASE("after a power cut what was not synced is dropped, what was complete is kept") {
+  const TestFolder folder;
+  FaultyDisk disk;
+  const uint64_t size = 2 * kMiB;
+  {
+    TestCache cache(folder, 64 * kMiB, "boot-1", &disk);
+    REQUIRE(fill(*cache->open_file(object("whole"), size), "whole"));
+    const auto partial = cache->open_file(object("partial"), size);
+    REQUIRE(partial->begin_fill(0) == FillAnswer::kGranted);
+    REQUIRE(partial->write_block(0, block_of("partial", size, 0)));
+    const auto map = folder.files(".map");
+    REQUIRE(map.size() == 2);
+    // The map reaches the disk, the data do not.
+    for (const auto& path : map) {
+      const auto fd = disk.open(path.string(), O_RDONLY);
+      REQUIRE(disk.sync(fd->get()));
+    }
+  }
+  disk.cut_power();
+  TestCache cache(folder, 64 * kMiB, "boot-2");
+  const auto whole = cache->find_file(object("whole"), size);
+  REQUIRE(whole);
+  CHECK(whole->complete());
+  CHECK(reads_right(*whole, "whole"));
+  const auto partial = cache->find_file(object("partial"), size);
+  REQUIRE(partial);
+  CHECK(read_block(*partial, 0).empty());
+  CHECK_FALSE(partial->has_block(0));
+  CHECK(cache->stats().bad_blocks == 1);
+  REQUIRE(fill(*partial, "partial"));
+  CHECK(reads_right(*partial, "partial"));
+}
+
+TEST_CASE("a full disk is never an error beyond cache full; the cache rests, then goes on") {
+  const TestFolder folder;
+  FaultyDisk disk;
+  TestCache cache(folder, 64 * kMiB, "boot-1", &disk);
+  REQUIRE(fill(*cache->open_file(object("old"), kMiB), "old"));
+  const auto file = cache->open_file(object("k"), 2 * kMiB);
+  REQUIRE(file->begin_fill(0) == FillAnswer::kGranted);
+  disk.fail_suffix = ".data";
+  disk.fail_writes = ENOSPC;
+  const auto full = file->write_block(0, block_of("k", 2 * kMiB, 0));
+  REQUIRE_FALSE(full);
+  CHECK(full.error().code == base::Code::kCacheFull);
+  CHECK_FALSE(file->has_block(0));
+  CHECK(cache->stats().failing);
+  CHECK(cache.counter("cache_write_errors") == 1);
+  CHECK(cache.gauge("cache_reserved_bytes") == 0);
+  disk.fail_writes = 0;
+  CHECK(file->begin_fill(0) == FillAnswer::kRefused);
+  CHECK_FALSE(cache->open_file(object("new"), kMiB));
+  CHECK(reads_right(*cache->open_file(object("old"), kMiB), "old"));
+  cache.clock.advance(std::chrono::seconds(6));
+  CHECK_FALSE(cache->stats().failing);
+  REQUIRE(fill(*file, "k"));
+  CHECK(reads_right(*file, "k"));
+}
+
+TEST_CASE("an I/O error of map or data drops the block; one of sync drops the file") {
+  const TestFolder folder;
+  FaultyDisk disk;
+  TestCache cache(folder, 64 * kMiB, "boot-1", &disk);
+  const auto file = cache->open_file(object("k"), kMiB);
+  REQUIRE(file->begin_fill(0) == FillAnswer::kGranted);
+  disk.fail_suffix = ".map";
+  disk.fail_writes = EIO;
+  const auto failed = file->write_block(0, block_of("k", kMiB, 0));
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().code == base::Code::kCacheIo);
+  CHECK_FALSE(file->has_block(0));
+  disk.fail_writes = 0;
+  cache.clock.advance(std::chrono::seconds(6));
+  REQUIRE(file->begin_fill(0) == FillAnswer::kGranted);
+  REQUIRE(file->write_block(0, block_of("k", kMiB, 0)));
+  disk.fail_syncs = EIO;
+  const auto finished = file->finish();
+  REQUIRE_FALSE(finished);
+  CHECK(finished.error().code == base::Code::kCacheIo);
+  CHECK(file->dead());
+  CHECK_FALSE(file->complete());
+  disk.fail_syncs = 0;
+  CHECK(cache.gauge("cache_reserved_bytes") == 0);
+}
+
+TEST_CASE("a cut, damaged or missing map means: not cached") {
+  const TestFolder folder;
+  for (const int kind : {0, 1, 2, 3}) {
+    {
+      TestCache cache(folder);
+      REQUIRE(fill(*cache->open_file(object("k"), 2 * kMiB), "k"));
+    }
+    const auto map = folder.files(".map")[0];
+    if (kind == 0) std::filesystem::resize_file(map, 90);
+    if (kind == 1) flip_byte(map, 85);
+    if (kind == 2) std::filesystem::remove(map);
+    if (kind == 3) std::filesystem::resize_file(folder.files(".data")[0], kMiB);
+    CAPTURE(kind);
+    TestCache cache(folder);
+    CHECK_FALSE(cache->find_file(object("k"), 2 * kMiB));
+    const auto file = cache->open_file(object("k"), 2 * kMiB);
+    REQUIRE(file);
+    CHECK(file->resident_bytes() == 0);
+    CHECK(fill(*file, "k"));
+    CHECK(reads_right(*file, "k"));
+  }
+}
+
+TEST_CASE("two objects with one hash: the second is not cached") {
+  const TestFolder folder;
+  const uint64_t size = kMiB + 1;
+  {
+    TestCache cache(folder);
+    REQUIRE(fill(*cache->open_file(object("a"), size), "a"));
+  }
+  // As if b had the hash of a.
+  for (const auto kind : {FileKind::kData, FileKind::kMap}) {
+    const auto from = folder.files(kind == FileKind::kData ? ".data" : ".map")[0];
+    const ObjectHash hash = hash_of(object("b"), size);
+    const auto directory = from.parent_path().parent_path() / to_hex(hash).substr(0, 2);
+    std::filesystem::create_directories(directory);
+    std::filesystem::rename(from, directory / to_string(FileName{hash, kind}));
+  }
+  TestCache cache(folder);
+  CHECK_FALSE(cache->find_file(object("b"), size));
+  CHECK_FALSE(cache->open_file(object("b"), size));
+  CHECK(folder.files(".data").size() == 1);
+}
+
+TEST_CASE("a damaged or missing index is made anew from the maps") {
+  const TestFolder folder;
+  {
+    TestCache cache(folder, 8 * kMiB);
+    for (const char* key : {"a", "b"}) {
+      REQUIRE(fill(*cache->open_file(object(key), 2 * kMiB), key));
+      cache.clock.advance(std::chrono::seconds(10));
+    }
+    const auto a = cache->open_file(object("a"), 2 * kMiB);
+    REQUIRE(reads_right(*a, "a"));
+  }
+  const std::string index = folder.cache() + "/index.db";
+  SUBCASE("missing") { std::filesystem::remove(index); }
+  SUBCASE("not a database") { std::ofstream(index, std::ios::trunc) << std::string(20000, 'x'); }
+  SUBCASE("damaged inside") {
+    std::fstream file(index, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096);
+    file << std::string(3 * 4096, '\xee');
+  }
+  SUBCASE("another schema") { std::ofstream(index, std::ios::trunc); }
+  TestCache cache(folder, 8 * kMiB);
+  cache->flush();
+  cache->flush();
+  CHECK(cache->stats().files == 2);
+  CHECK(cache->stats().complete_files == 2);
+  cache.clock.advance(std::chrono::minutes(10));
+  // b is the longest unused: the maps know it too.
+  REQUIRE(fill(*cache->open_file(object("c"), 4 * kMiB), "c"));
+  CHECK(cache->find_file(object("a"), 2 * kMiB));
+  CHECK_FALSE(cache->find_file(object("b"), 2 * kMiB));
+}
+
+TEST_CASE("litter of a killed mount goes at the next start, other files stay") {
+  const TestFolder folder;
+  { TestCache cache(folder); }
+  const std::string directory = folder.cache() + "/objects/site/ab";
+  std::filesystem::create_directories(directory);
+  const std::string hash = "ab" + std::string(30, '0');
+  for (const char* name : {".data", ".map.tmp"}) std::ofstream(directory + "/" + hash + name) << "litter";
+  std::ofstream(directory + "/ab" + std::string(29, '1') + "f.map") << "litter";
+  const std::vector<std::string> foreign = {directory + "/notes.txt", directory + "/" + hash + ".data.bak",
+                                            directory + "/cd" + std::string(30, '0') + ".data",
+                                            folder.cache() + "/objects/readme", folder.cache() + "/mine"};
+  for (const auto& path : foreign) std::ofstream(path) << "foreign";
+  {
+    // Killed: the page says that it was not left clean.
+    Child child(folder, 64 * kMiB);
+    REQUIRE(child.ask("used") != "");
+    child.kill();
+  }
+  TestCache cache(folder);
+  REQUIRE(cache.cache);
+  CHECK(folder.files(".map").empty());
+  CHECK(folder.files(".tmp").empty());
+  for (const auto& path : foreign) CHECK(std::filesystem::exists(path));
+  CHECK_FALSE(std::filesystem::exists(directory + "/" + hash + ".data"));
+}
