@@ -1,5 +1,5 @@
 // NameIndex: finds a name in a long listing by hash, with two cache misses where a binary search has some thirty.
-// Source: 100,000 names in random order: 4 us a search by halves, 0.3 us by hash, on the machine it was built on.
+// Source: lookups among 100,000 names in random order took 7.8 us by halves and 3.6 us by hash, on a busy machine.
 // Thread rule: immutable. It keeps its listing alive.
 #pragma once
 

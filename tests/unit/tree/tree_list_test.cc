@@ -307,8 +307,9 @@ TEST_CASE("100,000 names: every lookup is answered from memory") {
         if (node && node->info.size_bytes == 1000u + static_cast<unsigned>(pick)) ++right;
       });
     }
-    MESSAGE(round == 0 ? "a lookup that makes its node: " : "a lookup of a known node: ",
-            (std::clock() - begin) * (1000000 / CLOCKS_PER_SEC) / 100, " ns of CPU");
+    const std::string what = round == 0 ? "a lookup that makes its node" : "a lookup of a known node";
+    const auto ns = (std::clock() - begin) * (1000000 / CLOCKS_PER_SEC) / 100;
+    MESSAGE(what, ": ", ns, " ns of CPU");
   }
   CHECK(right == 200000);
   CHECK(at.store.calls().empty());
