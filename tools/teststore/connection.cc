@@ -17,7 +17,8 @@ using std::chrono::steady_clock;
 
 // Source: fits in the second-level cache, so a generated piece is copied to the socket from there.
 constexpr uint64_t kPieceBytes = 256 << 10;
-constexpr uint64_t kFilePieceBytes = 4 << 20;  // sendfile needs no buffer
+// Lateness of the machine that may be made up for with a limited bandwidth.
+constexpr std::chrono::milliseconds kCatchUp{100};
 // Bodies up to this go out in one write with their head.
 constexpr uint64_t kJoinedBytes = 16 << 10;
 
@@ -167,22 +168,17 @@ bool Connection::send_pieces(const Reply& reply, const Delivery& delivery, uint6
                              Counters::Running* running) {
   const bool counted = reply.object != nullptr && running != nullptr;
   const bool limited = delivery.bytes_per_s > 0;
-  const uint64_t piece_bytes = limited     ? std::clamp<uint64_t>(delivery.bytes_per_s / 16, 1, kPieceBytes)
-                               : file >= 0 ? kFilePieceBytes
-                                           : kPieceBytes;
+  const uint64_t piece_bytes = limited ? std::clamp<uint64_t>(delivery.bytes_per_s / 16, 1, kPieceBytes) : kPieceBytes;
+  due_ = std::max(due_, steady_clock::now());  // an idle connection gains no bandwidth
   while (begin < end) {
     const uint64_t size = std::min(piece_bytes, end - begin);
-    if (limited) {
+    if (limited) {  // a piece goes out when its last byte would have come through
+      due_ = std::max(due_, steady_clock::now() - kCatchUp) +
+             std::chrono::nanoseconds(size * 1000000000 / delivery.bytes_per_s);
       if (!wait_until(due_)) return false;
-      const auto cost = std::chrono::nanoseconds(size * 1000000000 / delivery.bytes_per_s);
-      // A piece that went out late does not cost bandwidth; a connection that was idle gains none.
-      due_ = std::max(due_, steady_clock::now() - cost) + cost;
     }
-    if (counted) running->body(static_cast<int64_t>(size));
-    if (!send_piece(reply, delivery.flip_at_byte, begin, begin + size, file)) {
-      if (counted) running->body(-static_cast<int64_t>(size));
-      return false;
-    }
+    if (counted) running->body(size);
+    if (!send_piece(reply, delivery.flip_at_byte, begin, begin + size, file)) return false;
     begin += size;
   }
   return true;

@@ -42,7 +42,7 @@ class Connection {
   Channel& channel_;
   bool counted_ = false;  // once it has brought a request that is not for the control plane
   std::vector<std::byte> buffer_;
-  Time due_{};  // when the next piece may go, with a limited bandwidth
+  Time due_{};  // when the last piece was through, with a limited bandwidth
 };
 
 }  // namespace shardfs::teststore

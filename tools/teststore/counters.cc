@@ -67,9 +67,9 @@ void Counters::Running::answered(unsigned status) {
   if (record_ < epoch_->log.size()) epoch_->log[record_].status = status;
 }
 
-void Counters::Running::body(int64_t bytes) {
-  epoch_->body_bytes.fetch_add(static_cast<uint64_t>(bytes));
-  if (key_ != nullptr) key_->body_bytes.fetch_add(static_cast<uint64_t>(bytes));
+void Counters::Running::body(uint64_t bytes) {
+  epoch_->body_bytes.fetch_add(bytes);
+  if (key_ != nullptr) key_->body_bytes.fetch_add(bytes);
 }
 
 void Counters::connection_opened() {

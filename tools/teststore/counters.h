@@ -1,6 +1,6 @@
 // Counters: what was asked of the server and what it sent, in total, by key and in order.
 // Body bytes are counted as they are handed to the socket, before the client can see them: a client that has got a
-// whole body finds it counted.
+// whole body finds it counted, and one that leaves in the midst is counted a piece (256 KiB) too many at most.
 // Thread rule: thread-safe.
 #pragma once
 
@@ -67,7 +67,7 @@ class Counters {
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
     void answered(unsigned status);
-    void body(int64_t bytes);  // negative: those were not sent after all
+    void body(uint64_t bytes);
 
    private:
     Counters& counters_;
