@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,7 +61,7 @@ int run_fusermount(const std::string& mountpoint, bool lazy) {
   return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : -1;
 }
 
-bool is_dead(int stat_error) { return stat_error == ENOTCONN || stat_error == ECONNABORTED; }
+bool is_dead(int error) { return error == ENOTCONN || error == ECONNABORTED; }
 
 // Nothing of ours may be alive there; the state file is asked first, since a mount that hangs must not be touched.
 Result<void> refuse_live_mount(const std::string& mountpoint, const MountEntry& entry) {
@@ -70,8 +71,9 @@ Result<void> refuse_live_mount(const std::string& mountpoint, const MountEntry& 
     return fail(Code::kInvalid, fmt::format("{} is in use: {} is mounted there by process {}; shardfs umount {}",
                                             mountpoint, state->source, state->process_id, mountpoint));
   }
-  struct stat found {};
-  if (::stat(mountpoint.c_str(), &found) != 0 && is_dead(errno)) return {};
+  // Not stat: the kernel answers that from memory for as long as the attributes are valid.
+  struct statfs found {};
+  if (::statfs(mountpoint.c_str(), &found) != 0 && is_dead(errno)) return {};
   return fail(Code::kInvalid, fmt::format("{} is in use: {} ({}) is mounted there; unmount it or take another folder",
                                           mountpoint, entry.source, entry.type));
 }
@@ -185,6 +187,7 @@ std::vector<Holder> holders_of(const std::string& canonical_mountpoint) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (name == std::to_string(::getpid())) continue;
     std::string how = how_it_holds(entry.path(), canonical_mountpoint);
     if (how.empty()) continue;
     std::string command = read_file((entry.path() / "comm").string());
