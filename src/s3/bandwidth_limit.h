@@ -1,5 +1,5 @@
 // BandwidthLimit: one limit of received bytes a second for all transfers of a store.
-// Not a scheduler: who reads next is the loops' matter; they just don't read while there is a debt.
+// Not a scheduler: the loops pause their transfers while there is a debt, and resume them in turns.
 // Thread rule: thread-safe, lock-free.
 #pragma once
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "base/log.h"
 #include "s3/sigv4.h"
 #include "s3/timestamps.h"
@@ -43,8 +45,8 @@ bool Core::switch_region(const std::string& region) {
 void Core::fix_clock(base::WallTime store_now) {
   const auto skew = std::chrono::round<std::chrono::seconds>(store_now - clock_.wall_now()).count();
   skew_s_ = skew;
-  base::warn_once("s3 clock", "s3: this machine's clock is {} s off the store's; requests are signed with the store's",
-                  -skew);
+  base::warn_once("s3 clock", "s3: this machine's clock is {} s {} the store's; requests are signed with the store's",
+                  std::abs(skew), skew > 0 ? "behind" : "ahead of");
 }
 
 base::WallTime Core::store_now() const { return clock_.wall_now() + std::chrono::seconds(skew_s_.load()); }

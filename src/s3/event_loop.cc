@@ -2,7 +2,6 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -20,6 +19,8 @@ namespace {
 
 constexpr size_t kIdleHandles = 64;  // each may keep a receive buffer
 constexpr int kEventsAtOnce = 64;
+// What may be read ahead of the bandwidth limit: fewer and longer pauses.
+constexpr std::chrono::milliseconds kDebtAllowed{5};
 
 CURLM* as_multi(void* multi) { return static_cast<CURLM*>(multi); }
 
@@ -116,18 +117,19 @@ void EventLoop::post(std::function<void()> task) {
 
 void EventLoop::run() noexcept {
   base::name_this_thread(fmt::format("s3-loop-{}", index_));
-  while (!stop_) {
+  for (;;) {
     now_ = clock_.now();
     run_tasks();
+    if (stop_) break;
     run_timers();
     if (curl_timer_armed_ && curl_timer_ <= clock_.now()) {
       curl_timer_armed_ = false;
       drive(CURL_SOCKET_TIMEOUT, 0);
     }
+    resume_paused();
     run_ends();
     wait_for_events();
     run_ends();
-    if (received_ != 0) received_bytes_.add(std::exchange(received_, 0));
   }
 }
 
@@ -135,6 +137,7 @@ int EventLoop::wait_ms(base::SteadyTime now) const {
   auto until = base::SteadyTime::max();
   if (curl_timer_armed_) until = curl_timer_;
   if (!timers_.empty()) until = std::min(until, timers_.begin()->first);
+  if (!paused_.empty()) until = std::min(until, now + bandwidth_.debt(now));
   if (until == base::SteadyTime::max()) return -1;
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
   return static_cast<int>(std::clamp<int64_t>(wait, 0, 60000));
@@ -142,24 +145,13 @@ int EventLoop::wait_ms(base::SteadyTime now) const {
 
 void EventLoop::wait_for_events() {
   std::array<epoll_event, kEventsAtOnce> events;
-  const auto before = clock_.now();
-  int timeout_ms = wait_ms(before);
-  // While there is a debt of bandwidth no socket is read; only the wake-up is heard. Readiness is level-triggered, so
-  // nothing is lost, and TCP slows the sender down.
-  const auto debt = bandwidth_.debt(before);
-  if (debt > std::chrono::nanoseconds::zero()) {
-    const int debt_ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(debt).count());
-    pollfd only_wake{wake_.get(), POLLIN, 0};
-    if (poll(&only_wake, 1, timeout_ms < 0 ? debt_ms : std::min(timeout_ms, debt_ms)) > 0) clear_wake();
-    now_ = clock_.now();
-    return;
-  }
-  const int count = epoll_wait(epoll_.get(), events.data(), kEventsAtOnce, timeout_ms);
+  const int count = epoll_wait(epoll_.get(), events.data(), kEventsAtOnce, wait_ms(clock_.now()));
   now_ = clock_.now();
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<size_t>(i)].data.fd;
     if (fd == wake_.get()) {
-      clear_wake();
+      eventfd_t ignored = 0;
+      eventfd_read(wake_.get(), &ignored);
       continue;
     }
     const auto flags = events[static_cast<size_t>(i)].events;
@@ -168,21 +160,40 @@ void EventLoop::wait_for_events() {
     if (flags & EPOLLOUT) what |= CURL_CSELECT_OUT;
     if (flags & EPOLLERR) what |= CURL_CSELECT_ERR;
     drive(fd, what);
-    if (bandwidth_.debt(now_) > std::chrono::nanoseconds::zero()) return;
   }
-}
-
-void EventLoop::clear_wake() {
-  eventfd_t ignored = 0;
-  eventfd_read(wake_.get(), &ignored);
 }
 
 void EventLoop::drive(int fd, int events) {
   int running = 0;
-  const uint64_t before = received_;
   const auto result = curl_multi_socket_action(as_multi(multi_), fd, events, &running);
   if (result != CURLM_OK) base::log_warning("s3: libcurl's loop: {}", curl_multi_strerror(result));
-  if (received_ != before) bandwidth_.took(received_ - before, now_);
+}
+
+bool EventLoop::may_take(Transfer& transfer, size_t bytes) {
+  received_ += bytes;
+  if (!bandwidth_.limits()) return true;
+  const auto now = clock_.now();
+  if (bandwidth_.debt(now) > kDebtAllowed) {
+    received_ -= bytes;  // they come again
+    paused_.push_back(&transfer);
+    return false;
+  }
+  bandwidth_.took(bytes, now);
+  return true;
+}
+
+void EventLoop::resume_paused() {
+  // One after the other, the longest waiting one first, while there is no debt.
+  for (size_t left = paused_.size(); left > 0 && bandwidth_.debt(clock_.now()) <= std::chrono::nanoseconds::zero();
+       --left) {
+    Transfer* transfer = paused_.front();
+    paused_.pop_front();
+    if (curl_easy_pause(static_cast<CURL*>(transfer->easy()), CURLPAUSE_CONT) == CURLE_OK) continue;
+    // The handler refused a byte that was held back; libcurl does not end such a transfer by itself.
+    TransferHandler& handler = transfer->handler();
+    stop(transfer);
+    handler.on_transfer_end({TransferEnd::Kind::kRefused, {}});
+  }
 }
 
 void EventLoop::run_tasks() {
@@ -203,6 +214,7 @@ void EventLoop::run_timers() {
 }
 
 void EventLoop::run_ends() {
+  if (received_ != 0) received_bytes_.add(std::exchange(received_, 0));  // before anybody hears of the end
   int left = 0;
   while (CURLMsg* message = curl_multi_info_read(as_multi(multi_), &left)) {
     if (message->msg != CURLMSG_DONE) continue;
@@ -223,7 +235,7 @@ Transfer* EventLoop::start(const TransferRequest& request, TransferHandler& hand
     transfer = std::move(idle_.back());
     idle_.pop_back();
   }
-  if (!transfer->prepare(request, handler, received_)) return nullptr;
+  if (!transfer->prepare(request, handler, *this)) return nullptr;
   if (curl_multi_add_handle(as_multi(multi_), transfer->easy()) != CURLM_OK) return nullptr;
   active_.push_back(std::move(transfer));
   return active_.back().get();
@@ -234,6 +246,7 @@ void EventLoop::stop(Transfer* transfer) {
       std::find_if(active_.begin(), active_.end(), [&](const auto& other) { return other.get() == transfer; });
   if (found == active_.end()) return;
   curl_multi_remove_handle(as_multi(multi_), transfer->easy());
+  paused_.erase(std::remove(paused_.begin(), paused_.end(), transfer), paused_.end());
   if (idle_.size() < kIdleHandles) idle_.push_back(std::move(*found));
   std::swap(*found, active_.back());
   active_.pop_back();

@@ -4,7 +4,7 @@
 // It owns the thread, the multi handle with its kept connections, and the easy handles.
 #pragma once
 
-#include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -53,6 +53,8 @@ class EventLoop {
   void stop(Transfer* transfer);
   void arm(LoopTimer& timer, base::SteadyTime at);
   void disarm(LoopTimer& timer);
+  /// Called by a transfer before it hands bytes on; false: it must pause, and is resumed when the limit allows it.
+  bool may_take(Transfer& transfer, size_t bytes);
   /// As of the loop's last wake-up.
   base::SteadyTime now() const { return now_; }
 
@@ -63,10 +65,10 @@ class EventLoop {
   bool set_up();
   void run() noexcept;
   void wait_for_events();
-  void clear_wake();
   void run_tasks();
   void run_timers();
   void run_ends();
+  void resume_paused();
   void drive(int fd, int events);
   int wait_ms(base::SteadyTime now) const;
 
@@ -81,13 +83,14 @@ class EventLoop {
 
   std::mutex inbox_mutex_;  // guards inbox_
   std::vector<std::function<void()>> inbox_;
-  std::atomic<bool> stop_{false};
 
   // The loop's thread only:
+  bool stop_ = false;
   std::vector<std::function<void()>> tasks_;
   std::set<std::pair<base::SteadyTime, LoopTimer*>> timers_;
   std::vector<std::unique_ptr<Transfer>> active_;  // few: a search is cheaper than a table
   std::vector<std::unique_ptr<Transfer>> idle_;
+  std::deque<Transfer*> paused_;  // by the bandwidth limit
   base::SteadyTime now_{};
   base::SteadyTime curl_timer_{};
   bool curl_timer_armed_ = false;

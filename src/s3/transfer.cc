@@ -2,6 +2,8 @@
 
 #include <curl/curl.h>
 
+#include "s3/event_loop.h"
+
 namespace shardfs::s3 {
 
 struct Transfer::Callbacks {
@@ -23,7 +25,7 @@ struct Transfer::Callbacks {
   static size_t body(char* data, size_t size, size_t count, void* user) noexcept {
     auto& self = *static_cast<Transfer*>(user);
     const size_t length = size * count;
-    *self.received_bytes_ += length;
+    if (!self.refused_ && !self.loop_->may_take(self, length)) return CURL_WRITEFUNC_PAUSE;
     if (!self.refused_) self.refused_ = !self.handler_->on_body(std::as_bytes(std::span(data, length)));
     // Anything but the length ends the transfer; 0 would be no error for an empty piece.
     return self.refused_ ? length + 1 : length;
@@ -89,9 +91,9 @@ bool Transfer::set_up(const TransportOptions& options) {
   return ok;
 }
 
-bool Transfer::prepare(const TransferRequest& request, TransferHandler& handler, uint64_t& received_bytes) {
+bool Transfer::prepare(const TransferRequest& request, TransferHandler& handler, EventLoop& loop) {
   handler_ = &handler;
-  received_bytes_ = &received_bytes;
+  loop_ = &loop;
   head_.clear();
   refused_ = trailers_ = false;
   error_text_[0] = '\0';

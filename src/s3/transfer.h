@@ -13,6 +13,8 @@
 
 namespace shardfs::s3 {
 
+class EventLoop;
+
 struct TransportOptions {
   bool verify_tls = true;
   std::string ca_file, ca_folder;  // empty: the system's
@@ -62,8 +64,8 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  /// received_bytes: counts the bodies' bytes. False: out of memory or no such URL.
-  bool prepare(const TransferRequest& request, TransferHandler& handler, uint64_t& received_bytes);
+  /// False: out of memory or no such URL.
+  bool prepare(const TransferRequest& request, TransferHandler& handler, EventLoop& loop);
   /// curl_code: a CURLcode.
   TransferEnd end_of(int curl_code) const;
   TransferHandler& handler() const { return *handler_; }
@@ -78,10 +80,10 @@ class Transfer {
   void* easy_ = nullptr;
   void* header_list_ = nullptr;  // curl_slist
   TransferHandler* handler_ = nullptr;
+  EventLoop* loop_ = nullptr;
   ResponseHead head_;
   bool refused_ = false;
-  bool trailers_ = false;  // the head is complete; what comes now are trailers
-  uint64_t* received_bytes_ = nullptr;
+  bool trailers_ = false;      // the head is complete; what comes now are trailers
   char error_text_[256] = {};  // CURL_ERROR_SIZE
 };
 
