@@ -5,16 +5,12 @@
 #include <algorithm>
 
 namespace shardfs::app {
-namespace {
 
-// One write, so that lines of several processes do not mix.
 void print_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   text += '\n';
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
-
-}  // namespace
 
 void print_error(const std::string& message) { print_line("shardfs: " + message); }
 

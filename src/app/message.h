@@ -6,7 +6,9 @@
 
 namespace shardfs::app {
 
-/// One line: "shardfs: ...". Line ends within it become blanks. An error ends the command; a note does not.
+/// One line as it is, in one write, so that lines of several processes do not mix. Line ends within it become blanks.
+void print_line(std::string text);
+/// "shardfs: ...". An error ends the command; a note does not.
 void print_error(const std::string& message);
 void print_note(const std::string& message);
 

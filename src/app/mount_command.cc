@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,7 +39,7 @@ constexpr const char* kHelp =
     "Every option can also be set in the environment, as SHARDFS_CACHE_SIZE=500G, or in a TOML file, as\n"
     "cache-size = \"500G\". The command line goes before the environment, that before the file of --config, else\n"
     "~/.config/shardfs/config.toml, then /etc/shardfs/config.toml. Keys come from where the AWS tools look for them:\n"
-    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile files, a web identity, the instance.\n"
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else the profile files.\n"
     "\n"
     "Examples:\n"
     "  shardfs mount s3://my-bucket/imagenet /data\n"
@@ -45,6 +47,16 @@ constexpr const char* kHelp =
     "  shardfs mount s3://my-bucket /data --endpoint-url http://10.0.0.5:9000 --path-style\n"
     "  shardfs mount s3://public-bucket /data --no-sign-request --metadata-ttl inf\n"
     "  shardfs mount s3://my-bucket/imagenet /data --foreground --log-level info";
+
+// The daemon's folder is "/": files that the environment names by a relative path would be lost.
+void make_variables_absolute() {
+  for (const char* name :
+       {"AWS_CA_BUNDLE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE"}) {
+    const char* const value = ::getenv(name);
+    if (value == nullptr || *value == '\0' || *value == '/' || *value == '~') continue;
+    ::setenv(name, std::filesystem::absolute(value).c_str(), 1);
+  }
+}
 
 int usage_error(const std::string& message) {
   print_error(message);
@@ -74,6 +86,8 @@ int mount(const Arguments& arguments) {
     print_error(prepared.error().message);
     return kExitFailed;
   }
+  if (!options->ca_bundle.empty()) options->ca_bundle = std::filesystem::absolute(options->ca_bundle).string();
+  make_variables_absolute();
   const MountPlan plan{std::move(*source), *mountpoint, std::move(*options)};
   if (plan.options.foreground) {
     StartReport report(-1, plan.options.log_file);
@@ -97,7 +111,7 @@ void add_mount_command(CLI::App& app, int& exit_code) {
     std::string& value = arguments->values[setting.name];
     CLI::Option* option = nullptr;
     if (setting.value_name.empty()) {
-      option = command->add_flag("--" + setting.name + "{true}", value, setting.help);
+      option = command->add_flag("--" + setting.name, value, setting.help);
     } else {
       option = command->add_option("--" + setting.name, value, setting.help)->type_name(setting.value_name);
     }

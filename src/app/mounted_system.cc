@@ -15,6 +15,7 @@
 #include "app/command.h"
 #include "app/message.h"
 #include "app/start_failure.h"
+#include "app/start_log.h"
 #include "base/log.h"
 #include "control/socket_path.h"
 #include "control/stats.h"
@@ -139,7 +140,7 @@ Result<void> MountedSystem::open_cache() {
 
 Result<void> MountedSystem::reach_store() {
   auto store = s3::make_s3_store(store_options(plan_), clock_, metrics_);
-  if (!store) return tl::unexpected(std::move(store.error()));
+  if (!store) return tl::unexpected(explain_settings(plan_, std::move(store.error())));
   store_ = std::move(*store);
   tree::TreeOptions wanted;
   wanted.prefix = plan_.source.prefix;
@@ -227,7 +228,12 @@ void MountedSystem::sample() {
   timer_->schedule(seconds(1), [this] { sample(); });
 }
 
-std::string MountedSystem::stats() const {
+std::string MountedSystem::stats() {
+  if (cache_) {  // other mounts of the folder change it, too
+    const auto cache = cache_->stats();
+    metrics_.gauge("cache_used_bytes").set(static_cast<int64_t>(cache.used_bytes));
+    metrics_.gauge("cache_limit_bytes").set(static_cast<int64_t>(cache.limit_bytes));
+  }
   control::MountFacts facts;
   facts.source = plan_.source.text();
   facts.mountpoint = plan_.mountpoint;
@@ -273,8 +279,9 @@ void MountedSystem::warn_of_what_is_left() const {
 }
 
 int run_mount(const MountPlan& plan, StartReport& report) {
-  if (auto logging = base::set_up_log(plan.options.log_level, plan.options.log_file); !logging) {
-    print_error(logging.error().message);
+  auto log = StartLog::begin(plan.options);
+  if (!log) {
+    print_error(log.error().message);
     return kExitFailed;
   }
   ::signal(SIGPIPE, SIG_IGN);
@@ -285,6 +292,7 @@ int run_mount(const MountPlan& plan, StartReport& report) {
     print_error(system.error().message);
     return kExitFailed;
   }
+  log->release();
   base::log_info("{} is mounted on {}, shardfs {}", plan.source.text(), plan.mountpoint, version());
   if (!report.ready()) return kExitFailed;
   (*system)->wait();

@@ -48,7 +48,7 @@ class MountedSystem {
   base::Result<void> mount();
   base::Result<void> probe_passthrough();
   base::Result<void> listen();
-  std::string stats() const;
+  std::string stats();
   void sample();
   void warn_of_what_is_left() const;
 

@@ -28,6 +28,12 @@ Error explain_cache(const MountPlan& plan, Error error) {
                           plan.options.cache_folder, error.message));
 }
 
+Error explain_settings(const MountPlan& plan, Error error) {
+  const std::string what = fmt::format("can't mount {}: {}", plan.source.text(), error.message);
+  if (error.code != Code::kPermission) return with(error, what);
+  return with(error, what + " (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --profile, or --no-sign-request)");
+}
+
 Error explain_store(const MountPlan& plan, const std::string& endpoint, Error error) {
   const std::string what = fmt::format("can't mount {} from {}: {}", plan.source.text(), endpoint, error.message);
   switch (error.code) {

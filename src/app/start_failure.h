@@ -11,6 +11,7 @@ namespace shardfs::app {
 
 /// The same error with a message that names the setting and a remedy.
 base::Error explain_cache(const MountPlan& plan, base::Error error);
+base::Error explain_settings(const MountPlan& plan, base::Error error);
 base::Error explain_store(const MountPlan& plan, const std::string& endpoint, base::Error error);
 base::Error explain_mount(const MountPlan& plan, base::Error error);
 

@@ -1,6 +1,9 @@
 #include "app/mountpoint.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +15,39 @@
 
 namespace shardfs::app {
 namespace {
+
+// A shell that runs a script, and has said on its output that it is where it should be.
+class Holding {
+ public:
+  static Holding start(const char* script, const std::string& argument) {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::dup2(ends[1], STDOUT_FILENO);
+      ::execl("/bin/sh", "sh", "-c", script, "sh", argument.c_str(), nullptr);
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    char said = 0;
+    const bool there = ::read(ends[0], &said, 1) == 1;
+    ::close(ends[0]);
+    REQUIRE(there);
+    return Holding(child);
+  }
+  ~Holding() {
+    if (process_ < 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  Holding(Holding&& other) noexcept : process_(std::exchange(other.process_, -1)) {}
+  Holding& operator=(Holding&&) = delete;
+  int process_id() const { return process_; }
+
+ private:
+  explicit Holding(pid_t process) : process_(process) {}
+  pid_t process_;
+};
 
 constexpr const char* kMountinfo =
     "22 1 0:5 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
@@ -48,22 +84,23 @@ TEST_CASE("a mountpoint must be an existing folder; one with files in it is note
   CHECK(missing.error().message.find(folder.path() + "/missing does not exist") != std::string::npos);
 }
 
-TEST_CASE("a process with a file or its folder there is a holder") {
+TEST_CASE("another process with a file or its folder there is a holder") {
   TemporaryFolder folder;
   const std::string root = std::filesystem::canonical(folder.path()).string();
   std::ofstream(root + "/file") << "x";
-  std::filesystem::create_directory(root + "2");
-  const auto held_by_me = [](const std::vector<Holder>& holders) {
-    return std::count_if(holders.begin(), holders.end(), [](const Holder& h) { return h.process_id == ::getpid(); });
-  };
-  CHECK(held_by_me(holders_of(root)) == 0);
-  std::ifstream open_file(root + "/file");
+  std::ifstream own(root + "/file");  // this process itself does not count
+  CHECK(holders_of(root).empty());
+  // Each says that it is there before it is looked for.
+  auto folder_holder = Holding::start("cd \"$1\" && echo there && exec sleep 1000", root);
+  auto file_holder = Holding::start("exec 9<\"$1/file\" && echo there && exec sleep 1000", root);
   const auto holders = holders_of(root);
-  REQUIRE(held_by_me(holders) == 1);
-  CHECK(std::any_of(holders.begin(), holders.end(),
-                    [&](const Holder& h) { return h.how == "open file " + root + "/file"; }));
-  CHECK(held_by_me(holders_of(root + "2")) == 0);
-  std::filesystem::remove(root + "2");
+  REQUIRE(holders.size() == 2);
+  for (const Holder& holder : holders) {
+    const bool by_folder = holder.process_id == folder_holder.process_id();
+    CHECK((by_folder || holder.process_id == file_holder.process_id()));
+    CHECK(holder.how == (by_folder ? "working directory" : "open file " + root + "/file"));
+  }
+  CHECK(holders_of(root + "/fil").empty());
 }
 
 TEST_CASE("unmounting what is not mounted says so") {
