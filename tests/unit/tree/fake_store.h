@@ -164,35 +164,60 @@ class FakeStore final : public store::ObjectStore {
 
   store::ListPage page_of(const Call& call) {
     std::lock_guard lock(mutex_);
-    std::map<std::string, const store::ObjectInfo*> entries;  // null: a common prefix
-    for (auto object = objects_.lower_bound(call.key); object != objects_.end(); ++object) {
-      const std::string& key = object->first;
-      if (!key.starts_with(call.key)) break;
-      const size_t slash = key.find('/', call.key.size());
-      if (slash == std::string::npos) {
-        entries[key] = &object->second;
-      } else {
-        entries[key.substr(0, slash + 1)] = nullptr;
-      }
-    }
-    std::vector<std::string> order;
-    for (const auto& entry : entries) order.push_back(entry.first);
-    if (unordered) std::reverse(order.begin(), order.end());
-    size_t from = 0;
-    if (!call.continuation.empty()) {
-      from = static_cast<size_t>(std::find(order.begin(), order.end(), call.continuation) - order.begin()) + 1;
-    }
     const size_t limit = std::min(page_limit, call.max_keys);
-    store::ListPage page;
-    for (size_t i = from; i < order.size() && i < from + limit; ++i) {
-      if (const auto* info = entries[order[i]]) {
-        page.objects.push_back(*info);
-      } else {
-        page.prefixes.push_back(order[i]);
-      }
-      page.continuation = order[i];
+    return unordered ? page_backwards(call, limit) : page_in_order(call, limit);
+  }
+
+  /// The entry at `object`: its key, or the common prefix, and the object after it.
+  using Place = std::map<std::string, store::ObjectInfo>::const_iterator;
+  std::pair<std::string, Place> entry_at(Place object, const std::string& prefix) const {
+    const size_t slash = object->first.find('/', prefix.size());
+    if (slash == std::string::npos) return {object->first, std::next(object)};
+    const std::string common = object->first.substr(0, slash);
+    return {common + "/", objects_.lower_bound(common + static_cast<char>('/' + 1))};
+  }
+  bool below(Place object, const std::string& prefix) const {
+    return object != objects_.end() && object->first.starts_with(prefix);
+  }
+  void add_entry(store::ListPage& page, const std::string& entry, const std::string& prefix) const {
+    page.continuation = entry;
+    if (entry.size() > prefix.size() && entry.back() == '/') {
+      page.prefixes.push_back(entry);
+    } else {
+      page.objects.push_back(objects_.at(entry));
     }
-    page.truncated = from + limit < order.size();
+  }
+
+  store::ListPage page_in_order(const Call& call, size_t limit) const {
+    store::ListPage page;
+    Place object = objects_.lower_bound(call.key);
+    if (!call.continuation.empty()) object = objects_.lower_bound(call.continuation);
+    while (below(object, call.key)) {
+      auto [entry, next] = entry_at(object, call.key);
+      object = next;
+      if (entry == call.continuation) continue;
+      if (page.objects.size() + page.prefixes.size() == limit) {
+        page.truncated = true;
+        return page;
+      }
+      add_entry(page, entry, call.key);
+    }
+    page.continuation.clear();
+    return page;
+  }
+
+  store::ListPage page_backwards(const Call& call, size_t limit) const {
+    std::vector<std::string> order;
+    for (Place object = objects_.lower_bound(call.key); below(object, call.key);) {
+      auto [entry, next] = entry_at(object, call.key);
+      order.insert(order.begin(), entry);
+      object = next;
+    }
+    auto at = order.begin();
+    if (!call.continuation.empty()) at = std::next(std::find(order.begin(), order.end(), call.continuation));
+    store::ListPage page;
+    for (size_t i = 0; i < limit && at != order.end(); ++i, ++at) add_entry(page, *at, call.key);
+    page.truncated = at != order.end();
     if (!page.truncated) page.continuation.clear();
     return page;
   }
