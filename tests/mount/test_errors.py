@@ -63,7 +63,9 @@ def test_names_that_are_not_there(tree):
     refused(os.listdir, tree.path / "missing", code=errno.ENOENT)
     refused(os.stat, tree.path / "top" / "below", code=errno.ENOTDIR)
     refused(os.listdir, tree.path / "top", code=errno.ENOTDIR)
-    refused(os.read, os.open(tree.path / "dir", os.O_RDONLY | os.O_DIRECTORY), 1, code=errno.EISDIR)
+    directory = os.open(tree.path / "dir", os.O_RDONLY | os.O_DIRECTORY)
+    refused(os.read, directory, 1, code=errno.EISDIR)
+    os.close(directory)
     refused(os.stat, tree.path / ("x" * 256), code=errno.ENAMETOOLONG)
 
 

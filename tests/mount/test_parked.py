@@ -115,8 +115,8 @@ def test_interrupted_metadata(store, mount, call):
             raise Stopped
         signal.signal(signal.SIGINT, stop)
         try:
-            {"open": lambda: os.open(mounted.path / "new" / "a", os.O_RDONLY), "stat": lambda: os.stat(mounted.path / "dir"),
-             "listdir": lambda: os.listdir(mounted.path)}[call]()
+            {"open": lambda: os.open(mounted.path / "dir/new/a", os.O_RDONLY),
+             "stat": lambda: os.stat(mounted.path / "dir/a"), "listdir": lambda: os.listdir(mounted.path / "dir")}[call]()
         except Stopped:
             return "stopped"
         return "answered"

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from lib.content import MIB, compare, pread_all, read_all, read_descriptor
+from lib.content import MIB, compare, pread_all, read_all, read_descriptor, whole
 from lib.waiting import Child, in_child, until
 
 SIZE = 12 * MIB + 5
@@ -165,33 +165,37 @@ def test_immutable_set_is_not_asked_again(store, mount):
 
 
 def test_version_is_noticed_by_a_get_within_the_ttl(store, mount):
-    """The old handle is refused at its first GET of the new object; the very next open is right."""
-    store.put_generated("a", SIZE, 1)
+    """The old handle is refused at its first GET of the new object; the next open is right, long before the ttl."""
+    size = 64 * MIB
+    store.put_generated("a", size, 1)
+    store.shape(connection_mbps=5)
     mounted = mount(metadata_ttl="1h")
     path = mounted.path / "a"
     old = open_file(path)
-    compare(os.pread(old, 4096, 0), SIZE, 1, 0, 4096)
-    store.put_generated("a", SIZE, 2)
-    old_or_stale(old, 1)
+    compare(os.pread(old, 4096, 0), size, 1, 0, 4096)
+    store.put_generated("a", size, 2)
+    store.shape(connection_mbps=0)
+    with pytest.raises(OSError) as caught:
+        for begin in range(0, size, MIB):
+            compare(os.pread(old, 4096, begin), size, 1, begin, begin + 4096)
+    assert caught.value.errno == errno.ESTALE
+
+    def opens_new():
+        fd = open_file(path)
+        try:
+            return os.pread(fd, 64, 0) == whole(size, 2)[:64]
+        except OSError as error:
+            assert error.errno == errno.ESTALE
+            return False
+        finally:
+            os.close(fd)
+
+    until(opens_new, "the next open sees the new version", patience_s=10)
+    compare(read_all(path), size, 2)
+    with pytest.raises(OSError) as caught:  # and the old handle stays of the old version
+        compare(os.pread(old, MIB, size - MIB), size, 1, size - MIB)
+    assert caught.value.errno == errno.ESTALE
     os.close(old)
-    until(lambda: first_bytes(path) == first_bytes_of(2), "the next opens see the new version", patience_s=10)
-    compare(read_all(path), SIZE, 2)
-
-
-def first_bytes(path):
-    fd = open_file(path)
-    try:
-        return os.pread(fd, 64, SIZE - 64)
-    except OSError as error:
-        assert error.errno == errno.ESTALE
-        return None
-    finally:
-        os.close(fd)
-
-
-def first_bytes_of(seed):
-    from lib.content import whole
-    return whole(SIZE, seed)[-64:]
 
 
 def test_deleted_object(store, mount, passthrough):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from lib.content import MIB, DataSet, compare, read_all, read_range
+from lib.content import MIB, DataSet, compare, read_all, read_range, whole
 from lib.mounting import used_bytes
 from lib.waiting import Child, Together, in_child
 
@@ -40,7 +40,8 @@ def test_second_mount_after_the_first_was_killed(store, mount):
 
 
 def test_readers_of_one_cold_shard(store, mount):
-    size, seed = 64 * MIB + 5, 21
+    size, seed = 40 * MIB + 5, 21
+    whole(size, seed)  # made once, before the forks
     store.put_generated("a", size, seed)
     store.shape(first_byte_ms=10, connection_mbps=100)
     mounted = mount()

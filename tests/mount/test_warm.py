@@ -1,11 +1,16 @@
 """The second epoch: nothing is fetched again, not after an unmount, and not after the daemon was killed."""
 
+import ctypes
 import os
 import pathlib
+import shutil
+import subprocess
+import tempfile
+import uuid
 
-from lib.content import MIB, DataSet, compare, read_all, read_descriptor
+from lib.content import MIB, DataSet, compare, read_all, read_descriptor, read_range
 from lib.mounting import mounts_below
-from lib.waiting import until
+from lib.waiting import in_child, until
 
 SHARDS = {f"shard-{i:06}.tar": 8 * MIB + 1000 * i for i in range(6)}
 
@@ -53,20 +58,21 @@ def test_after_unmount(store, mount, passthrough):
 
 
 def test_part_of_an_object_is_used_after_unmount(store, mount):
-    size, seed = 64 * MIB, 4
+    """Also when it is unmounted while the rest is under way."""
+    size, seed = 96 * MIB, 4
     store.put_generated("a", size, seed)
-    mounted = mount()
-    path = mounted.path / "a"
-    fd = os.open(path, os.O_RDONLY)
-    compare(os.pread(fd, 4096, 40 * MIB), size, seed, 40 * MIB, 40 * MIB + 4096)
-    os.close(fd)
-    until(lambda: mounted.cached_bytes("a") >= MIB, "the block is cached")
-    mounted.remount()
+    store.hold({"kind": "get", "range_begin_at_least": 48 * MIB})
+    mounted = mount(passthrough="off")
+    compare(read_range(mounted.path / "a", 0, 20 * MIB), size, seed, 0, 20 * MIB)
+    until(lambda: mounted.cached_bytes("a") >= 20 * MIB, "what was read is cached")
+    mounted.umount()
+    store.release()
+    mounted.start()
+    assert 20 * MIB <= mounted.cached_bytes("a") < size
     store.reset()
-    fd = os.open(path, os.O_RDONLY)
-    compare(os.pread(fd, 4096, 40 * MIB), size, seed, 40 * MIB, 40 * MIB + 4096)
-    os.close(fd)
-    assert store.stats().gets == 0
+    compare(read_range(mounted.path / "a", 0, 20 * MIB), size, seed, 0, 20 * MIB)
+    assert all(begin >= 20 * MIB for begin, _ in store.stats().key("a").ranges)
+    compare(read_all(mounted.path / "a"), size, seed)
 
 
 def test_after_the_daemon_was_killed(store, mount, passthrough):
@@ -136,7 +142,6 @@ def open_is_passthrough(mounted):
 
 
 def test_cache_folder_removed_under_the_mount(store, mount, passthrough):
-    import shutil
     data = DataSet("train", SHARDS).put(store)
     mounted = mount(data.prefix, passthrough=passthrough)
     names = list(data.objects)
@@ -148,11 +153,25 @@ def test_cache_folder_removed_under_the_mount(store, mount, passthrough):
     read_epoch(data, mounted)
 
 
-def test_flipped_byte_in_the_cache(store, mount):
-    """Seen by the block's checksum, fetched again, never handed out; by the kernel only what was checked."""
+def after_a_restart_of_the_machine(function):
+    """Runs the function where the kernel names another boot."""
+    def run():
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.unshare(0x20000) == 0  # CLONE_NEWNS
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(f"{uuid.uuid4()}\n")
+            file.flush()
+            subprocess.run(["mount", "--bind", file.name, "/proc/sys/kernel/random/boot_id"], check=True)
+            return function()
+    return in_child(run)
+
+
+def test_flipped_byte_in_the_cache(store, mount, passthrough):
+    """After a restart each block is checked before it is handed out, and by the kernel only when all were."""
     size, seed = 8 * MIB, 13
     store.put_generated("a", size, seed)
-    mounted = mount(passthrough="off")
+    mounted = mount(passthrough=passthrough)
     compare(read_all(mounted.path / "a"), size, seed)
     mounted.await_cached("a")
     mounted.umount()
@@ -163,7 +182,13 @@ def test_flipped_byte_in_the_cache(store, mount):
         opened.seek(3 * MIB + 5)
         opened.write(bytes([byte[0] ^ 1]))
     store.reset()
-    mounted.start()
-    compare(read_all(mounted.path / "a"), size, seed)
-    assert 0 < store.stats().body_bytes < size
-    assert mounted.stats()["bad_blocks"] > 0
+
+    def read():
+        mounted.start()
+        compare(read_all(mounted.path / "a"), size, seed)
+        assert mounted.stats()["bad_blocks"] == 1
+        compare(read_all(mounted.path / "a"), size, seed)
+        mounted.umount()
+
+    after_a_restart_of_the_machine(read)
+    assert 0 < store.stats().body_bytes <= size + 2 * MIB  # the kernel may have had the file: it left as a whole
