@@ -194,11 +194,28 @@ class Demo {
     environment.push_back("AWS_CONFIG_FILE=/dev/null");
     environment.push_back("AWS_SHARED_CREDENTIALS_FILE=/dev/null");
     std::string said;
-    const auto code = run(
-        {"/proc/self/exe", "mount", fmt::format("s3://{}/{}", kBucket, kPrefix), folder_.path("mnt"), "--config",
-         "/dev/null", "--endpoint-url", store_->endpoint(), "--region", keys.region, "--path-style", "--cache-dir",
-         folder_.path("cache"), "--cache-min-free", "0", "--passthrough", options_.passthrough, "--allow-other=false"},
-        environment, true, [&](const std::string& line) { said += (said.empty() ? "" : "; ") + line; });
+    const auto code =
+        run({"/proc/self/exe",
+             "mount",
+             fmt::format("s3://{}/{}", kBucket, kPrefix),
+             folder_.path("mnt"),
+             "--config",
+             "/dev/null",
+             "--endpoint-url",
+             store_->endpoint(),
+             "--region",
+             keys.region,
+             "--path-style",
+             "--cache-dir",
+             folder_.path("cache"),
+             "--cache-size",
+             std::to_string(2 * options_.size_bytes + (64 << 20)),
+             "--cache-min-free",
+             "0",
+             "--passthrough",
+             options_.passthrough,
+             "--allow-other=false"},
+            environment, true, [&](const std::string& line) { said += (said.empty() ? "" : "; ") + line; });
     if (!code) return tl::unexpected(code.error());
     if (*code != 0)
       return fail(Code::kIo, said.empty() ? fmt::format("the mount failed ({})", *code) : strip_name(said));
