@@ -37,8 +37,8 @@ class Passthrough {
 
   std::atomic<bool> usable_{false};
   std::atomic<int> device_{-1};
-  bool granted_ = false;      // by INIT
-  mutable std::mutex mutex_;  // guards reason_
+  std::atomic<bool> granted_{false};  // by INIT, which runs on a worker
+  mutable std::mutex mutex_;          // guards reason_
   std::string reason_;
 };
 
