@@ -63,7 +63,8 @@ Fault fault_of(const json& in) {
   out.retry_after_s = in.value("retry_after", out.retry_after_s);
   out.delay = std::chrono::milliseconds(in.value("delay_ms", int64_t{0}));
   out.bytes_per_s = in.value("bytes_per_s", out.bytes_per_s);
-  for (const auto& [name, value] : in.value("headers", json::object()).items()) {
+  const json headers = in.value("headers", json::object());  // outlives the loop over it
+  for (const auto& [name, value] : headers.items()) {
     out.headers.emplace_back(name, value.get<std::string>());
   }
   out.times = in.value("times", out.times);
