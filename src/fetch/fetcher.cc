@@ -2,6 +2,7 @@
 #include "fetch/fetcher.h"
 
 #include <algorithm>
+#include <future>
 #include <list>
 #include <unordered_map>
 
@@ -22,26 +23,20 @@ class FetcherImpl final : public Fetcher {
     shared_.metrics.memory_limit_bytes.set(static_cast<int64_t>(shared_.options.memory_bytes));
     schedule_tick();
   }
-  ~FetcherImpl() override { shut_down(); }
+  ~FetcherImpl() override {
+    shut_down();
+    // The timer runs one task after the other: when this one runs, none of a file's is running.
+    std::promise<void> passed;
+    shared_.env.timer.schedule({}, [&passed] { passed.set_value(); });
+    passed.get_future().wait();
+  }
 
   std::shared_ptr<SourceFile> open(const store::ObjectInfo& info) override {
     store::ObjectId id{shared_.env.store.endpoint(), shared_.env.store.bucket(), info.key, store::version_of(info)};
     const std::string name = id.key + '\n' + id.version;
     std::list<std::shared_ptr<SourceFileImpl>> dropped;  // destroyed after the lock is released
-    std::lock_guard lock(mutex_);
-    auto& entry = files_[name];
-    auto file = entry.lock();
-    if (!file) {
-      file = std::make_shared<SourceFileImpl>(shared_, info, std::move(id));
-      entry = file;
-    }
-    recent_.remove(file);
-    recent_.push_front(file);
-    while (recent_.size() > kRecentFiles) {
-      dropped.push_back(std::move(recent_.back()));
-      recent_.pop_back();
-    }
-    if (files_.size() > 2 * sweep_at_) sweep();
+    auto file = find_or_make(info, std::move(id), name, dropped);
+    file->find_cache_file();
     return file;
   }
 
@@ -69,6 +64,26 @@ class FetcherImpl final : public Fetcher {
   }
 
  private:
+  std::shared_ptr<SourceFileImpl> find_or_make(const store::ObjectInfo& info, store::ObjectId id,
+                                               const std::string& name,
+                                               std::list<std::shared_ptr<SourceFileImpl>>& dropped) {
+    std::lock_guard lock(mutex_);
+    auto& entry = files_[name];
+    auto file = entry.lock();
+    if (!file) {
+      file = std::make_shared<SourceFileImpl>(shared_, info, std::move(id));
+      entry = file;
+    }
+    recent_.remove(file);
+    recent_.push_front(file);
+    while (recent_.size() > kRecentFiles) {
+      dropped.push_back(std::move(recent_.back()));
+      recent_.pop_back();
+    }
+    if (files_.size() > 2 * sweep_at_) sweep();
+    return file;
+  }
+
   std::vector<std::shared_ptr<SourceFileImpl>> all() {
     std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<SourceFileImpl>> files;

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "fetch/fetcher.h"
+#include "fetch/idle_files.h"
 #include "fetch/scheduler.h"
 
 namespace shardfs::fetch {
@@ -37,6 +38,7 @@ struct Shared {
   base::ByteBudget budget;
   base::BufferPool pool;
   Scheduler scheduler;
+  IdleFiles idle_files;
   std::function<void(const store::ObjectInfo&)> on_complete;
   std::function<void(const store::ObjectInfo&)> on_changed;
   std::atomic<bool> stopping{false};

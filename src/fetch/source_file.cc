@@ -9,6 +9,9 @@
 namespace shardfs::fetch {
 namespace {
 
+// Without a cache, a file that is opened again within this time goes on being read ahead. Source: MDS opens a shard for
+// every sample, and a training step is shorter.
+constexpr std::chrono::seconds kReopenGrace{1};
 // How often the cache may fail one read before the reader is told. Source: the design's "after one refetch".
 constexpr unsigned kRefetchLimit = 2;
 
@@ -26,10 +29,7 @@ SourceFileImpl::SourceFileImpl(Shared& shared, store::ObjectInfo info, store::Ob
       info_(std::move(info)),
       id_(std::move(id)),
       policy_(info_.size_bytes, shared.options.readahead),
-      memory_(info_.size_bytes) {
-  if (shared_.env.cache && info_.size_bytes > 0) cache_file_ = shared_.env.cache->find_file(id_, info_.size_bytes);
-  complete_told_ = cache_file_ && cache_file_->complete() && cache_file_->verified();
-}
+      memory_(info_.size_bytes) {}
 
 SourceFileImpl::~SourceFileImpl() = default;
 
@@ -41,11 +41,25 @@ void SourceFileImpl::opened(uint32_t) {
 }
 
 void SourceFileImpl::closed() {
-  std::vector<store::RequestHandle> unwanted;
+  bool cached = false;
   {
     std::lock_guard lock(mutex_);
     if (handles_ > 0) --handles_;
-    if (handles_ > 0 || (shared_.env.cache && !cache_refused_)) return;
+    if (handles_ > 0) return;
+    cached = shared_.env.cache && !cache_refused_;
+  }
+  note_if_idle();
+  if (cached) return;
+  shared_.env.timer.schedule(kReopenGrace, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->end_predictions();
+  });
+}
+
+void SourceFileImpl::end_predictions() {
+  std::vector<store::RequestHandle> unwanted;
+  {
+    std::lock_guard lock(mutex_);
+    if (handles_ > 0) return;
     // Nobody reads it and nothing would keep it: what was only predicted is not worth its bytes.
     for (auto priority : {store::Priority::kReadahead, store::Priority::kWarm})
       wants_[static_cast<size_t>(priority)].clear();
@@ -56,6 +70,43 @@ void SourceFileImpl::closed() {
   }
   for (const auto& request : unwanted) request->cancel();
   shared_.scheduler.memory_freed();
+}
+
+void SourceFileImpl::find_cache_file() {
+  if (!shared_.env.cache || info_.size_bytes == 0) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (cache_looked_up_ && !(cache_file_ && cache_file_->dead())) return;
+    cache_looked_up_ = true;
+  }
+  auto found = shared_.env.cache->find_file(id_, info_.size_bytes);
+  if (!found) return;
+  std::lock_guard lock(mutex_);
+  if (!cache_file_ || cache_file_->dead()) set_cache_file(std::move(found));
+}
+
+void SourceFileImpl::set_cache_file(std::shared_ptr<cache::CacheFile> file) {
+  cache_file_ = std::move(file);
+  complete_told_ = cache_file_ && cache_file_->complete() && cache_file_->verified();
+}
+
+bool SourceFileImpl::let_go_of_cache_file() {
+  std::shared_ptr<cache::CacheFile> file;  // closed after the lock is released
+  std::lock_guard lock(mutex_);
+  if (!idle()) return false;
+  file.swap(cache_file_);
+  cache_looked_up_ = false;
+  return file != nullptr;
+}
+
+bool SourceFileImpl::idle() const { return handles_ == 0 && parked_.empty() && parts_.empty() && writes_ == 0; }
+
+void SourceFileImpl::note_if_idle() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle() || !cache_file_) return;
+  }
+  shared_.idle_files.add(shared_from_this());
 }
 
 bool SourceFileImpl::in_cache(uint32_t block) const { return cache_file_ && cache_file_->has_block(block); }
@@ -170,7 +221,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
   }
   for (const auto& request : urgent) request->raise_to(store::Priority::kDemand);
   start_pending(demand, ahead);
-  if (pieces) deliver(read, *pieces);
+  if (pieces) deliver(read, std::move(*pieces));
   if (refusal) end_read(read, std::move(*refusal));
 }
 
@@ -192,7 +243,7 @@ void SourceFileImpl::prefetch(base::ByteRange range, store::Priority priority) {
   shared_.scheduler.pump();
 }
 
-void SourceFileImpl::deliver(const ParkedPtr& read, const PieceList& pieces) {
+void SourceFileImpl::deliver(const ParkedPtr& read, PieceList pieces) {
   std::shared_ptr<cache::CacheFile> cached;
   uint64_t disk_bytes = 0;
   for (const auto& piece : pieces) disk_bytes += piece.buffer ? 0 : piece.range.size();
@@ -218,6 +269,7 @@ void SourceFileImpl::deliver(const ParkedPtr& read, const PieceList& pieces) {
   }
   if (read->parked_once) shared_.metrics.stall.record(shared_.env.clock.now() - read->since);
   read->done(Pieces(out));
+  pieces.clear();  // the buffers go before those who wait for memory are told
   if (cached) tell_if_complete(*cached);
   shared_.scheduler.memory_freed();
 }
@@ -226,10 +278,11 @@ void SourceFileImpl::deliver_all(std::vector<Ready> ready) {
   for (auto& [read, pieces] : ready) {
     // The caller may be a thread of the store, which must not wait for the disk.
     if (std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.buffer != nullptr; })) {
-      deliver(read, pieces);
+      deliver(read, std::move(pieces));
     } else {
-      shared_.post(
-          [self = shared_from_this(), read = read, pieces = std::move(pieces)] { self->deliver(read, pieces); });
+      shared_.post([self = shared_from_this(), read = read, pieces = std::move(pieces)]() mutable {
+        self->deliver(read, std::move(pieces));
+      });
     }
   }
 }
@@ -238,7 +291,7 @@ void SourceFileImpl::refetch(const ParkedPtr& read, const base::Error& error) {
   {
     std::lock_guard lock(mutex_);
     if (error.code == base::Code::kCacheIo) cache_refused_ = true;
-    if (cache_refused_ || (cache_file_ && cache_file_->dead())) cache_file_.reset();
+    if (cache_refused_ || (cache_file_ && cache_file_->dead())) set_cache_file(nullptr);
   }
   shared_.metrics.refetched_blocks.add();
   if (++read->refetches > kRefetchLimit) return end_read(read, error);
@@ -311,7 +364,7 @@ SourceFile::Backing SourceFileImpl::backing() {
   std::shared_ptr<cache::CacheFile> file;
   {
     std::lock_guard lock(mutex_);
-    if (cache_file_ && cache_file_->dead()) cache_file_.reset();
+    if (cache_file_ && cache_file_->dead()) set_cache_file(nullptr);
     file = cache_file_;
   }
   if (!file || !file->complete() || !file->verified()) return {};
@@ -352,11 +405,6 @@ void SourceFileImpl::stop() {
 void SourceFileImpl::drop_memory() {
   std::lock_guard lock(mutex_);
   memory_.clear();
-}
-
-bool SourceFileImpl::idle() {
-  std::lock_guard lock(mutex_);
-  return handles_ == 0 && parked_.empty() && parts_.empty() && writes_ == 0;
 }
 
 }  // namespace shardfs::fetch

@@ -52,7 +52,10 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   /// Answers all parked reads and cancels all parts; nothing starts after it.
   void stop();
   void drop_memory();
-  bool idle();  // no handle, nothing parked, under way or being written
+  /// Looks for what the cache has of it, if that is not known. Under no lock.
+  void find_cache_file();
+  /// If nobody reads it and nothing is under way. True if it had one.
+  bool let_go_of_cache_file();
 
  private:
   struct Parked;
@@ -73,6 +76,8 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   };
 
   // All with mutex_ held.
+  bool idle() const;  // no handle, nothing parked, under way or being written
+  void set_cache_file(std::shared_ptr<cache::CacheFile> file);
   bool in_cache(uint32_t block) const;
   std::optional<PieceList> locate(const base::ByteRange& range);
   void note_served(const base::ByteRange& range);
@@ -88,7 +93,9 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
 
   // Under no lock.
   void park(const ParkedPtr& read, bool counted);
-  void deliver(const ParkedPtr& read, const PieceList& pieces);
+  void deliver(const ParkedPtr& read, PieceList pieces);
+  void note_if_idle();
+  void end_predictions();
   void deliver_all(std::vector<Ready> ready);
   void end_read(const ParkedPtr& read, base::Error error);
   void refetch(const ParkedPtr& read, const base::Error& error);
@@ -109,8 +116,9 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   readahead::FilePolicy policy_;
   MemoryBlocks memory_;
   std::shared_ptr<cache::CacheFile> cache_file_;  // null: none (yet)
-  bool cache_refused_ = false;                    // it may not enter, or the disk failed: stream
-  bool complete_told_ = false;                    // on_complete was called, or need not be
+  bool cache_looked_up_ = false;
+  bool cache_refused_ = false;  // it may not enter, or the disk failed: stream
+  bool complete_told_ = false;  // on_complete was called, or need not be
   std::array<std::deque<base::ByteRange>, 3> wants_;
   std::vector<std::shared_ptr<Part>> parts_;
   std::list<ParkedPtr> parked_;

@@ -111,7 +111,10 @@ void SourceFileImpl::start_part(const std::shared_ptr<Part>& part) {
   for (size_t i = 0; part->target && i < part->buffers.size(); ++i) {
     const base::ByteRange whole = memory_.range_of(first + i);
     const bool fully = part->range.contains(whole);
-    const auto answer = fully ? part->target->begin_fill(first + i) : cache::FillAnswer::kRefused;
+    auto answer = fully ? part->target->begin_fill(first + i) : cache::FillAnswer::kRefused;
+    if (fully && answer == cache::FillAnswer::kRefused && shared_.idle_files.release_all()) {
+      answer = part->target->begin_fill(first + i);
+    }
     const bool wait = answer == cache::FillAnswer::kBusy && !is_impatient(first + i);
     part->granted[i] = answer == cache::FillAnswer::kGranted;
     if (answer != cache::FillAnswer::kResident && !wait) {
@@ -278,6 +281,7 @@ void SourceFileImpl::end_part(const std::shared_ptr<Part>& part, const base::Res
     if (shared_.on_changed) shared_.on_changed(info_);
   }
   part->buffers.clear();
+  note_if_idle();
   if (demand) shared_.scheduler.enqueue(shared_from_this(), store::Priority::kDemand);
   shared_.scheduler.part_ended(part->priority);
 }

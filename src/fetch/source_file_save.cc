@@ -22,13 +22,13 @@ std::shared_ptr<cache::CacheFile> SourceFileImpl::fill_target() {
   if (!shared_.env.cache) return nullptr;
   {
     std::lock_guard lock(mutex_);
-    if (cache_file_ && cache_file_->dead()) cache_file_.reset();
+    if (cache_file_ && cache_file_->dead()) set_cache_file(nullptr);
     if (cache_file_ || cache_refused_) return cache_file_;
   }
   auto opened = shared_.env.cache->open_file(id_, info_.size_bytes);
   std::lock_guard lock(mutex_);
   if (!opened) cache_refused_ = true;
-  if (!cache_file_) cache_file_ = std::move(opened);
+  if (!cache_file_) set_cache_file(std::move(opened));
   return cache_file_;
 }
 
@@ -84,6 +84,7 @@ void SourceFileImpl::save_block(uint32_t block, const std::shared_ptr<cache::Cac
   shared_.metrics.disk_writes.add(-1);
   buffer.reset();
   if (saved) tell_if_complete(*target);
+  note_if_idle();
   shared_.scheduler.memory_freed();
 }
 

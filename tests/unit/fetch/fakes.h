@@ -1,6 +1,7 @@
 // Doubles for fetch: a store whose answers the test gives by hand, an executor that runs when told, a cache in memory.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -25,7 +26,7 @@ class ManualStore final : public store::ObjectStore {
     std::shared_ptr<store::BodySink> sink;
     std::function<void(base::Result<void>)> done;
     uint64_t sent = 0;
-    bool cancelled = false;
+    std::atomic<bool> cancelled{false};
     bool raised = false;
     bool ended = false;
     void cancel() override { cancelled = true; }
@@ -149,7 +150,8 @@ class FakeCacheFile final : public cache::CacheFile {
     if (read_error) {
       const auto error = *read_error;
       if (error == base::Code::kIntegrity)
-        for (uint32_t b = range.begin / cache::kBlockBytes; b <= (range.end - 1) / cache::kBlockBytes; ++b) blocks.erase(b);
+        for (uint32_t b = range.begin / cache::kBlockBytes; b <= (range.end - 1) / cache::kBlockBytes; ++b)
+          blocks.erase(b);
       complete_flag = false;
       read_error.reset();
       return base::fail(error, "bad");
@@ -208,18 +210,21 @@ class FakeCacheFile final : public cache::CacheFile {
 
 class FakeCache final : public cache::Cache {
  public:
-  std::shared_ptr<cache::CacheFile> open_file(const store::ObjectId&, uint64_t size) override {
+  std::shared_ptr<cache::CacheFile> open_file(const store::ObjectId& id, uint64_t size) override {
     if (refuse) return nullptr;
-    if (!file || file->dead()) file = std::make_shared<FakeCacheFile>(size);
-    return file;
+    auto& known = files[id.key];
+    if (!known || known->dead()) known = std::make_shared<FakeCacheFile>(size);
+    file = known;
+    return known;
   }
-  std::shared_ptr<cache::CacheFile> find_file(const store::ObjectId&, uint64_t) override { return file; }
+  std::shared_ptr<cache::CacheFile> find_file(const store::ObjectId& id, uint64_t) override { return files[id.key]; }
   void touch(const store::ObjectId&) override {}
   cache::CacheStats stats() const override { return {}; }
   void flush() override {}
 
   bool refuse = false;
-  std::shared_ptr<FakeCacheFile> file;
+  std::map<std::string, std::shared_ptr<FakeCacheFile>> files;
+  std::shared_ptr<FakeCacheFile> file;  // the one opened last
 };
 
 }  // namespace shardfs::test
