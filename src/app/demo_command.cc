@@ -55,7 +55,7 @@ void add_demo_command(CLI::App& app, int& exit_code) {
   command->add_option("--shards", arguments->options.shards, "Shards that it is made of. Default: 8")
       ->type_name("N")
       ->check(CLI::Range(1, 10000));
-  command->add_option("--samples", arguments->options.samples, "Samples in all. Default: one for each 105 KiB")
+  command->add_option("--samples", arguments->options.samples, "Samples in all. Default: one for each 107 KB")
       ->type_name("N")
       ->check(CLI::Range(1, 100000000));
   command->add_option("--passthrough", arguments->options.passthrough, "As for mount. Default: auto")

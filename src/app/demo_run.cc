@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -31,7 +32,7 @@ using base::fail;
 using base::Result;
 
 constexpr unsigned kSteps = 6;
-constexpr uint64_t kSampleBytes = 105 << 10;  // Source: a JPEG of ImageNet is 110 KB on average
+constexpr uint64_t kSampleBytes = 107374;  // Source: 5,000 in 512 MiB; a JPEG of ImageNet is 110 KB on average
 constexpr const char* kBucket = "demo";
 constexpr const char* kPrefix = "train";
 constexpr int kPackageMissing = 3;  // exit code of the Python programs
@@ -39,6 +40,13 @@ constexpr int kPackageMissing = 3;  // exit code of the Python programs
 std::string variable(const char* name) {
   const char* const value = ::getenv(name);
   return value == nullptr ? std::string() : std::string(value);
+}
+
+// "progress 0.41 2050 samples", a line of the Python programs, as "41 % 2050 samples".
+std::string shown(const std::string& line) {
+  const size_t from = std::string_view("progress ").size();
+  const double fraction = std::atof(line.c_str() + from);
+  return fmt::format("{:.0f} %{}", 100 * fraction, line.substr(std::min(line.size(), line.find(' ', from))));
 }
 
 // The demo's mount sees the demo's store, whatever the caller's settings say.
@@ -154,7 +162,7 @@ class Demo {
                            "--samples", std::to_string(samples_), "--bytes", std::to_string(options_.size_bytes)},
                           clean_environment(), true, [&](const std::string& line) {
                             if (line.starts_with("progress ")) {
-                              steps_.tick(line.substr(9));
+                              steps_.tick(shown(line));
                             } else if (!line.empty()) {
                               last_line = line;
                             }
@@ -263,7 +271,7 @@ class Demo {
         run({python_, script, "--path", path, "--epochs", "1", "--workers", "2", "--batch-size", "64", "--out", out},
             clean_environment(), true, [&](const std::string& line) {
               if (line.starts_with("progress ")) {
-                steps_.tick(line.substr(9));
+                steps_.tick(shown(line));
               } else if (!line.empty()) {
                 last_line = line;
               }

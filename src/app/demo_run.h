@@ -14,7 +14,7 @@ namespace shardfs::app {
 struct DemoOptions {
   uint64_t size_bytes = 512 << 20;
   unsigned shards = 8;
-  unsigned samples = 0;  // 0: one for each 105 KiB
+  unsigned samples = 0;  // 0: one for each 107 KB
   bool keep = false;     // leave the temporary folder
   std::string passthrough = "auto";
 };

@@ -35,7 +35,7 @@ def check_figures(figures):
 
 
 def check_table(text):
-    for words in ("samples/s", "MB/s", "input wait", "hit ratio"):
+    for words in ("samples/s", "MB/s", "1st batch", "mean wait", "input wait", "fetched MB", "hit ratio"):
         assert words in text
     assert [line.split()[0] for line in text.splitlines() if line.startswith(("cold", "warm", "local"))] == [
         "cold", "warm", "local"]
