@@ -137,9 +137,11 @@ bool Connection::deliver(const Request& request, Reply& reply, const Delivery& d
                      delivery.bytes_per_s == 0 && delivery.extra_zero_bytes == 0 && !delivery.flip_at_byte;
   if (with_body && !reply.object && plain && length <= kJoinedBytes) {
     head += reply.text;
+    if (running != nullptr) running->finish();
     return channel_.write(head, false) && keep_alive;
   }
   const bool body_follows = with_body && length > 0;
+  if (!body_follows && delivery.ending == Delivery::Ending::kKeepAlive && running != nullptr) running->finish();
   if (!channel_.write(head, body_follows && plain)) return false;
   if (body_follows && !send_body(reply, delivery, running)) return false;
   if (delivery.ending != Delivery::Ending::kKeepAlive) return end_early(delivery.ending);
@@ -178,6 +180,8 @@ bool Connection::send_pieces(const Reply& reply, const Delivery& delivery, uint6
       if (!wait_until(due_)) return false;
     }
     if (counted) running->body(size);
+    const bool last = begin + size == reply.body_bytes() && delivery.extra_zero_bytes == 0;
+    if (last && delivery.ending == Delivery::Ending::kKeepAlive && running != nullptr) running->finish();
     if (!send_piece(reply, delivery.flip_at_byte, begin, begin + size, file)) return false;
     begin += size;
   }

@@ -1,5 +1,8 @@
 #include "teststore/counters.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace shardfs::teststore {
 
 struct LiveKey {
@@ -54,7 +57,10 @@ Counters::Running::Running(Counters& counters, const Request& request, const Ask
   }
 }
 
-Counters::Running::~Running() {
+Counters::Running::~Running() { finish(); }
+
+void Counters::Running::finish() {
+  if (std::exchange(finished_, true)) return;
   counters_.requests_now_.fetch_sub(1);
   if (key_ == nullptr) return;
   std::lock_guard lock(epoch_->mutex);

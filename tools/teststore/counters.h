@@ -68,12 +68,16 @@ class Counters {
     Running& operator=(const Running&) = delete;
     void answered(unsigned status);
     void body(uint64_t bytes);
+    /// No longer counts as concurrent; said before the last byte goes out, so that requests that a client makes one
+    /// after the other never seem to overlap. May be repeated.
+    void finish();
 
    private:
     Counters& counters_;
     std::shared_ptr<struct Epoch> epoch_;
     struct LiveKey* key_ = nullptr;  // owned by epoch_; null when the request names no key
-    size_t record_ = SIZE_MAX;       // index in the epoch's log
+    bool finished_ = false;
+    size_t record_ = SIZE_MAX;  // index in the epoch's log
   };
 
   void connection_opened();
