@@ -95,12 +95,13 @@ Result<void> Budget::with_page(const std::function<Result<void>(Page&)>& change,
   }
   Page page;
   Result<void> done = {};
-  const auto stat = disk_.stat(fd());
-  if (!stat) {
-    done = tl::unexpected(stat.error());
-  } else if (stat->size_bytes >= sizeof(Page)) {
-    done = read(page);
+  bool there = slot_ != kSlots;
+  if (!there) {
+    const auto stat = disk_.stat(fd());
+    if (!stat) done = tl::unexpected(stat.error());
+    there = stat && stat->size_bytes >= sizeof(Page);
   }
+  if (there) done = read(page);
   const auto note_reserved = [&] {
     const bool ours = slot_ != kSlots && page.slots[slot_].taken != 0;
     if (ours) page.slots[slot_].reserved_bytes = reserved_.load(std::memory_order_relaxed);

@@ -59,7 +59,7 @@ class CacheFile {
   /// Cheap (a look into the shared map).
   virtual bool has_block(uint32_t block) const = 0;
   virtual uint64_t resident_bytes() const = 0;
-  /// All blocks present, and synced.
+  /// All blocks present; synced too if the object is not small.
   virtual bool complete() const = 0;
   /// complete, and every block written or checked since the machine started: the kernel may read it by itself.
   virtual bool verified() const = 0;

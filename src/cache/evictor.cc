@@ -1,5 +1,7 @@
 #include "cache/evictor.h"
 
+#include "base/log.h"
+#include "base/units.h"
 #include "cache/count.h"
 #include "cache/removal.h"
 
@@ -53,11 +55,19 @@ bool Evictor::reserve(uint64_t bytes) {
     if (ticks(core_.clock.now()) < exhausted_until_.load(std::memory_order_relaxed)) return false;
     const Turn::Held turn(turn_);
     got = try_once();  // another thread may have made room meanwhile
-    if (!got && !evict_one()) return false;
+    if (!got && !evict_one()) {
+      if (floor == Floor::kBelow) warn_of_floor();
+      return false;
+    }
     if (!got) got = try_once();
   }
   core_.reserved_gauge.set(static_cast<int64_t>(core_.budget->own_reserved_bytes()));
   return true;
+}
+
+void Evictor::warn_of_floor() const {
+  base::warn_once("cache:floor", "the file system of {} is too full ({} are to stay free): reads go past the cache",
+                  core_.folder.path(), base::format_bytes(core_.min_free_bytes));
 }
 
 void Evictor::release(uint64_t bytes) {

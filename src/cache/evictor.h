@@ -45,6 +45,7 @@ class Evictor {
 
   enum class Floor { kAbove, kBelow, kUnknown };
   Floor above_floor(uint64_t bytes);
+  void warn_of_floor() const;
   // All below: with turn_ held.
   bool evict_one();
   bool evict_next();

@@ -97,17 +97,18 @@ TEST_CASE("a flipped byte in a complete file makes it dead; it is unlinked and n
 TEST_CASE("after a power cut what was not synced is dropped, what was complete is kept") {
   const TestFolder folder;
   FaultyDisk disk;
-  const uint64_t size = 2 * kMiB;
+  const uint64_t size = 8 * kMiB;
   {
     TestCache cache(folder, 64 * kMiB, "boot-1", &disk);
     REQUIRE(fill(*cache->open_file(object("whole"), size), "whole"));
+    REQUIRE(fill(*cache->open_file(object("small"), 1000), "small"));
     const auto partial = cache->open_file(object("partial"), size);
     REQUIRE(partial->begin_fill(0) == FillAnswer::kGranted);
     REQUIRE(partial->write_block(0, block_of("partial", size, 0)));
-    const auto map = folder.files(".map");
-    REQUIRE(map.size() == 2);
-    // The map reaches the disk, the data do not.
-    for (const auto& path : map) {
+    const auto maps = folder.files(".map");
+    REQUIRE(maps.size() == 3);
+    // The maps reach the disk, the data do not.
+    for (const auto& path : maps) {
       const auto fd = disk.open(path.string(), O_RDONLY);
       REQUIRE(disk.sync(fd->get()));
     }
@@ -125,6 +126,16 @@ TEST_CASE("after a power cut what was not synced is dropped, what was complete i
   CHECK(cache->stats().bad_blocks == 1);
   REQUIRE(fill(*partial, "partial"));
   CHECK(reads_right(*partial, "partial"));
+  auto small = cache->find_file(object("small"), 1000);
+  REQUIRE(small);
+  CHECK_FALSE(small->verified());
+  CHECK(read_block(*small, 0).empty());
+  CHECK(small->dead());
+  small.reset();
+  small = cache->open_file(object("small"), 1000);
+  REQUIRE(small);
+  CHECK(fill(*small, "small"));
+  CHECK(reads_right(*small, "small"));
 }
 
 TEST_CASE("a full disk is never an error beyond cache full; the cache rests, then goes on") {
@@ -157,18 +168,20 @@ TEST_CASE("an I/O error of map or data drops the block; one of sync drops the fi
   const TestFolder folder;
   FaultyDisk disk;
   TestCache cache(folder, 64 * kMiB, "boot-1", &disk);
-  const auto file = cache->open_file(object("k"), kMiB);
+  const auto file = cache->open_file(object("k"), 8 * kMiB);
   REQUIRE(file->begin_fill(0) == FillAnswer::kGranted);
   disk.fail_suffix = ".map";
   disk.fail_writes = EIO;
-  const auto failed = file->write_block(0, block_of("k", kMiB, 0));
+  const auto failed = file->write_block(0, block_of("k", 8 * kMiB, 0));
   REQUIRE_FALSE(failed);
   CHECK(failed.error().code == base::Code::kCacheIo);
   CHECK_FALSE(file->has_block(0));
   disk.fail_writes = 0;
   cache.clock.advance(std::chrono::seconds(6));
-  REQUIRE(file->begin_fill(0) == FillAnswer::kGranted);
-  REQUIRE(file->write_block(0, block_of("k", kMiB, 0)));
+  for (uint32_t block = 0; block < 8; ++block) {
+    REQUIRE(file->begin_fill(block) == FillAnswer::kGranted);
+    REQUIRE(file->write_block(block, block_of("k", 8 * kMiB, block)));
+  }
   disk.fail_syncs = EIO;
   const auto finished = file->finish();
   REQUIRE_FALSE(finished);
