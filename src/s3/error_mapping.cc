@@ -23,7 +23,8 @@ bool is_one_of(std::string_view text, Names... names) {
 
 bool refuses_keys(std::string_view code) {
   return is_one_of(code, "ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken",
-                   "TokenRefreshRequired", "InvalidClientTokenId");
+                   "TokenRefreshRequired", "InvalidClientTokenId",
+                   "XAdminUserNotFound");  // versitygw, with 404: not to be taken for a missing object
 }
 
 bool asks_to_slow_down(std::string_view code) {

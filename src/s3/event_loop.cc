@@ -117,11 +117,10 @@ void EventLoop::post(std::function<void()> task) {
 
 void EventLoop::run() noexcept {
   base::name_this_thread(fmt::format("s3-loop-{}", index_));
+  now_ = clock_.now();
   for (;;) {
-    now_ = clock_.now();
     run_tasks();
     if (stop_) break;
-    run_timers();
     if (curl_timer_armed_ && curl_timer_ <= clock_.now()) {
       curl_timer_armed_ = false;
       drive(CURL_SOCKET_TIMEOUT, 0);
@@ -130,6 +129,7 @@ void EventLoop::run() noexcept {
     run_ends();
     wait_for_events();
     run_ends();
+    run_timers();  // last: what has come counts, also when this thread was held up
   }
 }
 

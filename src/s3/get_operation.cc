@@ -97,6 +97,11 @@ bool GetOperation::check_version(const store::ObjectInfo& info) {
   if (both_etags && !store::same_etag(want.etag, info.etag)) {
     return changed(fmt::format("ETag {} instead of {}", printable(info.etag), printable(want.etag)));
   }
+  const bool want_time = want.last_modified != base::WallTime{}, has_time = info.last_modified != base::WallTime{};
+  // Such as a proxy's page: no evidence that the object is another one.
+  if (info.etag.empty() && !has_time && (want_time || !want.etag.empty())) {
+    return refuse(Code::kIntegrity, Remedy::kRefetch, "the answer names no version");
+  }
   if (want.size_bytes != info.size_bytes) {
     if (both_etags) {
       return refuse(Code::kIntegrity, Remedy::kRefetch,
@@ -105,7 +110,6 @@ bool GetOperation::check_version(const store::ObjectInfo& info) {
     return changed(fmt::format("{} bytes instead of {}", info.size_bytes, want.size_bytes));
   }
   if (both_etags) return true;
-  const bool want_time = want.last_modified != base::WallTime{}, has_time = info.last_modified != base::WallTime{};
   if (want_time && has_time) {
     return want.last_modified == info.last_modified || changed("another Last-Modified");
   }

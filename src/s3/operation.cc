@@ -283,13 +283,15 @@ base::SteadyTime Operation::try_due() const {
 void Operation::arm() { lane_.loop->arm(*this, std::min(deadline_, try_due())); }
 
 void Operation::on_timer() noexcept {
-  const auto now = core_.clock().now();
+  const auto now = lane_.loop->now();  // what had come by then has been read
   if (state_ == State::kWaiting && now >= resume_at_ && now < deadline_) return ask_for_slot(true);
   if (now < std::min(deadline_, try_due())) return arm();  // there was progress meanwhile
   const bool over = now >= deadline_;
   Verdict verdict;
   if (over && last_failure_ && (state_ == State::kWaiting || state_ == State::kQueued)) return end_with(*last_failure_);
-  verdict.code = Code::kTimeout;
+  // At the deadline the failure before this try counts; a slow last try doesn't turn a 503 into a time-out.
+  const bool was_transient = over && last_failure_ && last_failure_->code == Code::kTransient;
+  verdict.code = was_transient ? Code::kTransient : Code::kTimeout;
   verdict.remedy = over ? Remedy::kNone : Remedy::kRetry;
   switch (state_) {
     case State::kQueued:
