@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <future>
 #include <thread>
@@ -35,6 +36,8 @@ using std::chrono::seconds;
 constexpr seconds kReachDeadline{5};
 // A store that answers, though only with 503: it is busy (a hundred nodes mount at once), and worth more patience.
 constexpr seconds kBusyDeadline{30};
+// Fetched as soon as a lookup finds a file. Source: the kernel's first READ.
+constexpr uint64_t kFirstBytes = 128 << 10;
 // Source: statfs(2), OVERLAYFS_SUPER_MAGIC.
 constexpr long kOverlayfs = 0x794c7630;
 
@@ -133,7 +136,14 @@ Result<void> MountedSystem::open_cache() {
   wanted.min_free = options.cache_min_free;
   if (options.store_given_by_job) wanted.trust_namespace = fmt::format("uid-{}", ::geteuid());
   auto cache = cache::Cache::open(std::move(wanted), disk_, clock_, metrics_);
-  if (!cache) return tl::unexpected(explain_cache(plan_, std::move(cache.error())));
+  if (!cache) {
+    const int number = cache.error().sys_errno;
+    auto explained = explain_cache(plan_, std::move(cache.error()));
+    // Others fill disks, and that keeps no job from its data.
+    if (number != ENOSPC && number != EDQUOT) return tl::unexpected(std::move(explained));
+    base::log_warning("going on without a cache: {}", explained.message);
+    return {};
+  }
   cache_ = std::move(*cache);
   return {};
 }
@@ -167,6 +177,11 @@ Result<void> MountedSystem::mount() {
   fetching.memory_bytes = options.memory_limit_bytes;
   fetching.connections = options.connections;
   fetcher_ = fetch::Fetcher::make(fetching, {*store_, cache_.get(), *disk_pool_, *timer_, clock_, metrics_});
+
+  // A name that is not known costs a HEAD: the first bytes are under way before the reader has opened it.
+  tree_->on_file_found([this](const store::ObjectInfo& info) {
+    fetcher_->open(info)->prefetch({0, kFirstBytes}, store::Priority::kDemand);
+  });
 
   fuse::SessionOptions wanted;
   wanted.mountpoint = plan_.mountpoint;
@@ -255,9 +270,9 @@ MountedSystem::~MountedSystem() {
   file_system_.reset();
   if (fetcher_) fetcher_->shut_down();
   session_.reset();
-  fetcher_.reset();
   tree_.reset();
-  store_.reset();
+  store_.reset();  // the last answers come in here, and may still find a file for the fetcher
+  fetcher_.reset();
   disk_pool_.reset();
   cache_.reset();
   timer_.reset();  // its tasks use all of the above, and the sampler
