@@ -158,7 +158,7 @@ def test_mountpoint_in_use(store, mount):
     first = mount()
     second = mount(at=first.path, start=False)
     done = shardfs(*second.arguments(), env=second.env)
-    one_line(done, first.path, first.source.rstrip("/"), first.pid)
+    one_line(done, first.path, first.source, first.pid)
     assert (first.path / "a").read_bytes() == b"first"
     assert mounts_below(first.path) == [str(first.path)]
 

@@ -71,7 +71,7 @@ class Mount:
     """Not started yet when made. start() fails the test unless the mount comes about."""
 
     def __init__(self, source, path, *, env, options):
-        self.source = source
+        self.source = source.rstrip("/")
         self.path = pathlib.Path(path)
         self.env = env
         self.options = options
@@ -90,7 +90,7 @@ class Mount:
     def arguments(self):
         out = ["mount", self.source, str(self.path)]
         for option, value in self.options.items():
-            out += [option] if value is True else [option, str(value)]
+            out += [option] if value is True else [f"{option}=false"] if value is False else [option, str(value)]
         return out
 
     def start(self):

@@ -12,10 +12,11 @@ PATIENCE_S = 60  # generous: whoever waits so long has hung
 
 
 def until(condition, what, patience_s=PATIENCE_S):
-    """Returns the condition's first true value."""
+    """Returns the condition's first true value. what: a text, or a function that makes one."""
     deadline = time.monotonic() + patience_s
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {patience_s} s: {what() if callable(what) else what}")
         time.sleep(0.01)
     return value
 
