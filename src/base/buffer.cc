@@ -41,9 +41,7 @@ void ByteBudget::release(uint64_t bytes) {
 Buffer::~Buffer() { pool_.give_back(data_); }
 
 BufferPool::BufferPool(ByteBudget& budget, size_t buffer_bytes, size_t idle_limit)
-    : budget_(budget), buffer_bytes_(buffer_bytes), idle_limit_(idle_limit) {
-  idle_.reserve(idle_limit_);
-}
+    : budget_(budget), buffer_bytes_(buffer_bytes), idle_limit_(idle_limit) {}
 
 BufferPool::~BufferPool() {
   for (std::byte* data : idle_) unmap(data);
@@ -88,6 +86,15 @@ void BufferPool::give_back(std::byte* data) {
   }
   if (data != nullptr) unmap(data);
   budget_.release(buffer_bytes_);
+}
+
+void BufferPool::release_idle() {
+  std::vector<std::byte*> idle;
+  {
+    std::lock_guard lock(mutex_);
+    idle.swap(idle_);
+  }
+  for (std::byte* data : idle) unmap(data);
 }
 
 void BufferPool::unmap(std::byte* data) const {

@@ -63,6 +63,8 @@ class BufferPool {
   /// For a caller that has already reserved buffer_bytes(): the reservation passes to the buffer.
   /// Null when the system has no memory; the reservation is released then.
   std::shared_ptr<Buffer> take_reserved();
+  /// Gives the memory of buffers that wait for reuse back to the system.
+  void release_idle();
   size_t buffer_bytes() const { return buffer_bytes_; }
   ByteBudget& budget() { return budget_; }
 

@@ -107,6 +107,7 @@ class FetcherImpl final : public Fetcher {
     const auto now = shared_.env.clock.now();
     for (const auto& file : all()) file->answer_late(now);
     shared_.scheduler.trim();
+    if (shared_.budget.used_bytes() == 0) shared_.pool.release_idle();
     shared_.scheduler.pump();
     std::lock_guard lock(tick_mutex_);
     if (!shared_.stopping) {

@@ -29,7 +29,8 @@ struct Shared {
         env(environment),
         metrics(environment.metrics),
         budget(options.memory_bytes),
-        pool(budget, cache::kBlockBytes, 16),
+        // No more is ever mapped than was in use at once: a new buffer is made only when none waits for reuse.
+        pool(budget, cache::kBlockBytes, options.memory_bytes / cache::kBlockBytes),
         scheduler(*this) {}
 
   const FetchOptions options;

@@ -102,7 +102,13 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   std::shared_ptr<cache::CacheFile> fill_target();
   bool is_impatient(uint32_t block) const;
   void end_part(const std::shared_ptr<Part>& part, const base::Result<void>& result);
-  void save_block(uint32_t block, const std::shared_ptr<cache::CacheFile>& target, bool granted);
+  struct Save {
+    uint32_t block;
+    std::shared_ptr<cache::CacheFile> target;
+    bool granted;  // the right to fill it is held
+  };
+  void run_saves();
+  void save_block(const Save& save);
   void tell_if_complete(cache::CacheFile& file);
   void schedule_foreign_poll();
   void poll_foreign();
@@ -126,7 +132,10 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   std::set<uint32_t> impatient_;                  // those that are not waited for any more
   bool polling_foreign_ = false;
   unsigned handles_ = 0;
-  unsigned writes_ = 0;                 // blocks with the disk
+  unsigned writes_ = 0;  // blocks in saves_ or being written
+  // Full blocks on their way to the cache file. One thread at a time writes a file: two would only wait for its inode.
+  std::deque<Save> saves_;
+  bool saving_ = false;
   std::optional<base::Error> changed_;  // the store has another version now
   bool stopped_ = false;
 };

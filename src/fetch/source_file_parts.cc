@@ -1,5 +1,6 @@
 // Planning, starting and ending parts: how what is wanted becomes GETs, and what arrives becomes answers.
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "fetch/parked.h"
@@ -179,7 +180,7 @@ void SourceFileImpl::start_part(const std::shared_ptr<Part>& part) {
 
 void SourceFileImpl::on_received(Part& part, uint64_t progress) {
   std::vector<Ready> ready;
-  std::vector<std::pair<uint32_t, bool>> to_save;
+  bool start_saving = false;
   {
     std::lock_guard lock(mutex_);
     const uint64_t from = part.progress;
@@ -200,7 +201,9 @@ void SourceFileImpl::on_received(Part& part, uint64_t progress) {
           ++writes_;
           part.granted[i] = false;
           shared_.writing_bytes += kBlockBytes;
-          to_save.emplace_back(block, granted);
+          shared_.metrics.disk_writes.add(1);
+          saves_.push_back({block, part.target, granted});
+          if (!std::exchange(saving_, true)) start_saving = true;
         } else {
           shared_.metrics.bypassed_bytes.add(memory_.range_of(block).size());
           shared_.scheduler.add_idle(weak_from_this(), block, false);
@@ -210,12 +213,7 @@ void SourceFileImpl::on_received(Part& part, uint64_t progress) {
     }
     if (!parked_.empty()) ready = take_ready({base::align_down(from, kPageBytes), progress});
   }
-  for (const auto& [block, granted] : to_save) {
-    shared_.metrics.disk_writes.add(1);
-    shared_.post([self = shared_from_this(), target = part.target, block = block, granted = granted] {
-      self->save_block(block, target, granted);
-    });
-  }
+  if (start_saving) shared_.post([self = shared_from_this()] { self->run_saves(); });
   deliver_all(std::move(ready));
 }
 

@@ -41,7 +41,26 @@ void SourceFileImpl::tell_if_complete(cache::CacheFile& file) {
   if (shared_.on_complete) shared_.on_complete(info_);
 }
 
-void SourceFileImpl::save_block(uint32_t block, const std::shared_ptr<cache::CacheFile>& target, bool granted) {
+void SourceFileImpl::run_saves() {
+  for (;;) {
+    Save next;
+    {
+      std::lock_guard lock(mutex_);
+      if (saves_.empty()) {
+        saving_ = false;
+        return;
+      }
+      next = std::move(saves_.front());
+      saves_.pop_front();
+    }
+    save_block(next);
+  }
+}
+
+void SourceFileImpl::save_block(const Save& save) {
+  const uint32_t block = save.block;
+  const auto& target = save.target;
+  bool granted = save.granted;
   std::shared_ptr<base::Buffer> buffer;
   {
     std::lock_guard lock(mutex_);
