@@ -11,7 +11,7 @@ namespace {
 
 // A read-ahead part that memory would cut below this waits instead. Source: a part costs a round trip of 30 ms, in
 // which a connection of 90 MB/s would carry 2.7 MB.
-constexpr size_t kSmallestAheadBlocks = 4;
+constexpr size_t kSmallestAheadBlocks = 2;
 
 }  // namespace
 

@@ -24,6 +24,7 @@ struct Answer {
 
 struct Rig {
   explicit Rig(bool cached, uint64_t memory = 64 * kMiB, unsigned connections = 16) {
+    options.part_bytes = 8 * kMiB;
     options.memory_bytes = memory;
     options.connections = connections;
     fetcher = fetch::Fetcher::make(options, {store, cached ? &cache : nullptr, disk, timer, clock, metrics});
