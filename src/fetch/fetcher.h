@@ -30,7 +30,7 @@
 namespace shardfs::fetch {
 
 struct FetchOptions {
-  uint64_t part_bytes = 8 << 20;      // the bytes of one GET, at most
+  uint64_t part_bytes = 4 << 20;      // the bytes of one GET, at most. Source: docs/decisions/0004
   uint64_t memory_bytes = 256 << 20;  // buffers of the mount
   unsigned connections = 64;          // GETs at once
   std::chrono::milliseconds demand_deadline{300000};
