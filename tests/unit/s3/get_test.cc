@@ -82,9 +82,9 @@ TEST_CASE("odd keys go out encoded once, dots and slashes as they are") {
                                                                  {"100%", "100%25"},
                                                                  {"end/", "end/"}};
   for (const auto& [key, sent] : keys) {
-    CAPTURE(key);
     auto options = get_options({0, 1});
     options.key = key;
+    CAPTURE(options.key);
     CHECK(f.run(options) == "ok");
     CHECK(f.server.requests().back().target() == "/bucket/" + sent);
   }
@@ -346,18 +346,20 @@ TEST_CASE("a Retry-After past the deadline is not waited for") {
 }
 
 TEST_CASE("final answers are not asked for twice") {
-  const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
-      {"404 x", "NoSuchKey", "not_found"},
-      {"404 x", "NoSuchBucket", "not_found"},
-      {"403 x", "AccessDenied", "permission"},
-      {"403 x", "InvalidObjectState", "permission"},
-      {"400 x", "KMS.DisabledException", "invalid"}};
-  for (const auto& [status, code, expected] : cases) {
-    CAPTURE(code);
-    StoreFixture f([&, s = status, c = code](size_t, const SeenRequest&) { return Answer{error_answer(s, c)}; });
-    CHECK(f.get({0, 10}) == expected);
+  struct Case {
+    const char *status, *code, *expected;
+  };
+  const std::vector<Case> cases = {{"404 x", "NoSuchKey", "not_found"},
+                                   {"404 x", "NoSuchBucket", "not_found"},
+                                   {"403 x", "AccessDenied", "permission"},
+                                   {"403 x", "InvalidObjectState", "permission"},
+                                   {"400 x", "KMS.DisabledException", "invalid"}};
+  for (const auto& c : cases) {
+    CAPTURE(c.code);
+    StoreFixture f([&](size_t, const SeenRequest&) { return Answer{error_answer(c.status, c.code)}; });
+    CHECK(f.get({0, 10}) == c.expected);
     CHECK(f.server.requests().size() == 1);
-    CHECK(f.message.find(code) != std::string::npos);
+    CHECK(f.message.find(c.code) != std::string::npos);
     CHECK(f.sink->bytes().empty());
   }
 }
