@@ -84,6 +84,7 @@ class SourceFile {
   virtual std::string state() = 0;
 };
 
+/// Outlives the files that it opened.
 class Fetcher {
  public:
   virtual ~Fetcher() = default;

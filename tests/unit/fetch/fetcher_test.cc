@@ -32,8 +32,8 @@ struct Rig {
     fetcher->on_changed([this](const store::ObjectInfo&) { ++changed; });
   }
   ~Rig() { shut_down(); }
+  /// May be repeated.
   void shut_down() {
-    if (!fetcher) return;
     // Transfers end by themselves when they are cancelled, as the real store does; writes run on a disk thread.
     std::atomic<bool> over{false};
     std::thread store_thread([&] {
@@ -52,7 +52,6 @@ struct Rig {
     CHECK(metrics.gauge("fetch_memory_bytes").value() == 0);
     CHECK(metrics.gauge("fetch_disk_writes").value() == 0);
     if (cache.file) CHECK(cache.file->filling.empty());
-    fetcher.reset();
   }
   std::shared_ptr<fetch::SourceFile> open(uint64_t size) {
     auto file = fetcher->open({"dir/key", size, "\"e\"", {}, "", false});
