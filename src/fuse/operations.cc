@@ -55,8 +55,8 @@ void op_init(void* userdata, fuse_conn_info* kernel) noexcept {
        {FUSE_CAP_ASYNC_READ, FUSE_CAP_PARALLEL_DIROPS, FUSE_CAP_READDIRPLUS, FUSE_CAP_READDIRPLUS_AUTO}) {
     want(kernel, flag, true);
   }
-  // Objects never change under a nodeid, and nothing is written. With asynchronous O_DIRECT a reader could not be killed
-  // while its READ is parked.
+  // Objects never change under a nodeid, and nothing is written. With asynchronous O_DIRECT a reader could not be
+  // killed while its READ is parked.
   for (const unsigned flag : {FUSE_CAP_AUTO_INVAL_DATA, FUSE_CAP_WRITEBACK_CACHE, FUSE_CAP_ASYNC_DIO}) {
     want(kernel, flag, false);
   }
