@@ -139,13 +139,15 @@ void Budget::set_unit_bytes(uint64_t bytes) {
 }
 
 bool Budget::try_reserve(uint64_t bytes) {
-  const auto reserved = with_page([&](Page& page) -> Result<void> {
+  bool granted = false;
+  const auto done = with_page([&](Page& page) -> Result<void> {
+    // A refusal writes the page too: it may have found that a mount died, and a count returns what that one reserved.
     if (page.use().sum() + bytes > limit_bytes_) collect_dead(page);
-    if (page.use().sum() + bytes > limit_bytes_) return base::fail(Code::kCacheFull, "");
-    reserved_.fetch_add(bytes, std::memory_order_relaxed);
+    granted = page.use().sum() + bytes <= limit_bytes_;
+    if (granted) reserved_.fetch_add(bytes, std::memory_order_relaxed);
     return {};
   });
-  return reserved.has_value();
+  return done && granted;
 }
 
 void Budget::release(uint64_t bytes) {

@@ -159,16 +159,15 @@ void File::mark_verified(uint32_t block, uint64_t seen_state) {
 }
 
 void File::drop_bad_block(uint32_t block, uint64_t seen_state, uint64_t seen_checksum) {
+  if (!take_fill(block)) return;  // somebody else is at it
+  if (map_.dead() || map_.state(block) != seen_state || map_.checksum(block) != seen_checksum) return drop_fill(block);
   core_->bad_blocks.add();
   base::log_warning("cache: block {} of {} is damaged on the disk and is dropped", block, id().key);
+  bool dropped = false;
   if (map_.complete()) {
     // It may be mapped by a reader through the kernel: never punched. The whole file goes when nobody has it open.
     static_cast<void>(map_.set_dead(core_->disk));
-    return;
-  }
-  if (!take_fill(block)) return;  // somebody else is at it
-  bool dropped = false;
-  if (map_.state(block) == seen_state && map_.checksum(block) == seen_checksum && !map_.complete()) {
+  } else {
     dropped = core_->budget->uncommit(charge_of(block), [&] { return map_.set_state(core_->disk, block, kAbsent); })
                   .has_value();
   }

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 
 #include <chrono>
+#include <mutex>
+#include <shared_mutex>
 #include <thread>
 
 #include "support.h"
@@ -20,7 +22,10 @@ void write_past_the_limit(const TestFolder& folder, TestCache& cache, uint64_t l
   std::atomic<uint64_t> worst{0};
   std::atomic<uint64_t> written{0};
   std::atomic<int> wrong{0};
+  // A walk over a folder that changes meanwhile would count a file and its successor: steps stop while one measures.
+  std::shared_mutex steps;
   const auto measure = [&] {
+    const std::unique_lock guard(steps);
     const uint64_t now = folder.allocated_bytes();
     uint64_t before = worst;
     while (before < now && !worst.compare_exchange_weak(before, now)) {
@@ -31,11 +36,21 @@ void write_past_the_limit(const TestFolder& folder, TestCache& cache, uint64_t l
     threads.emplace_back([&, t] {
       for (int i = 0; i < objects; ++i) {
         const std::string key = std::to_string(t) + "/" + std::to_string(i);
-        const auto file = cache->open_file(object(key), object_bytes);
+        const auto file = [&] {
+          const std::shared_lock guard(steps);
+          return cache->open_file(object(key), object_bytes);
+        }();
         for (uint32_t block = 0; file && block < file->block_count(); ++block) {
-          if (file->begin_fill(block) != FillAnswer::kGranted) continue;
+          {
+            const std::shared_lock guard(steps);
+            if (file->begin_fill(block) != FillAnswer::kGranted) continue;
+          }
+          measure();
           const auto bytes = block_of(key, object_bytes, block);
-          if (!file->write_block(block, bytes)) ++wrong;
+          {
+            const std::shared_lock guard(steps);
+            if (!file->write_block(block, bytes)) ++wrong;
+          }
           written += bytes.size();
           measure();
           std::vector<std::byte> back(bytes.size());
