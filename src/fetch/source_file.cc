@@ -186,7 +186,12 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
     readahead::Advice advice{range, {}};
     const bool whole_in_cache = cache_file_ && cache_file_->complete();
     const bool under_way = whole_in_cache || next_missing(range.begin, range.end, true) >= range.end;
-    if (counted && !whole_in_cache) advice = policy_.on_read(range, under_way);
+    if (!counted) {
+      // The cache failed it: whole blocks, so that they can be kept again, and one GET for all that wait for them.
+      advice.demand = {base::align_down(range.begin, kBlockBytes), memory_.range_of(block_of(range.end - 1)).end};
+    } else if (!whole_in_cache) {
+      advice = policy_.on_read(range, under_way);
+    }
     pieces = locate(range);
     if (pieces) {
       note_served(range);

@@ -333,7 +333,7 @@ void Operation::end(std::optional<base::Error> error) {
   lane_.load.fetch_sub(1, std::memory_order_relaxed);
   if (error) {
     if (error->code != Code::kCancelled) core_.errors(error->code).add();
-    if (error->code == Code::kPermission) base::warn_once(describe(), "s3: {}", error->message);
+    if (error->code == Code::kPermission) base::warn_once("s3 refused " + key_, "s3: {}", error->message);
     fail(std::move(*error));
   } else {
     complete();
