@@ -55,10 +55,8 @@ bool Evictor::reserve(uint64_t bytes) {
     if (ticks(core_.clock.now()) < exhausted_until_.load(std::memory_order_relaxed)) return false;
     const Turn::Held turn(turn_);
     got = try_once();  // another thread may have made room meanwhile
-    if (!got && !evict_one()) {
-      if (floor == Floor::kBelow) warn_of_floor();
-      return false;
-    }
+    if (!got && floor == Floor::kBelow) warn_of_floor();
+    if (!got && !evict_one()) return false;
     if (!got) got = try_once();
   }
   core_.reserved_gauge.set(static_cast<int64_t>(core_.budget->own_reserved_bytes()));
@@ -66,7 +64,7 @@ bool Evictor::reserve(uint64_t bytes) {
 }
 
 void Evictor::warn_of_floor() const {
-  base::warn_once("cache:floor", "the file system of {} is too full ({} are to stay free): reads go past the cache",
+  base::warn_once("cache:floor", "the file system of {} is too full ({} are to stay free): the cache keeps less, and reads go past it",
                   core_.folder.path(), base::format_bytes(core_.min_free_bytes));
 }
 
