@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/units.h"
 #include "cache/file.h"
 
 namespace shardfs::cache {
@@ -20,7 +21,11 @@ Result<OpenPair> open_or_make(Core& core, const FileKey& key, const store::Objec
     const uint64_t needed =
         core.charges.of_blocks(size_bytes) +
         core.charges.of_empty_file(MapFile::image_bytes(id, size_bytes), block_count_of(size_bytes));
-    if (needed > core.budget->limit_bytes()) return base::fail(Code::kCacheFull, "larger than the cache");
+    if (needed > core.budget->limit_bytes()) {
+      base::warn_once("cache:larger", "{} is larger than the cache ({}): read past it", id.key,
+                      base::format_bytes(core.budget->limit_bytes()));
+      return base::fail(Code::kCacheFull, "larger than the cache");
+    }
     if (core.health.failing()) return base::fail(Code::kCacheFull, "the cache's disk is failing");
     auto made = make_pair(core, key, id, size_bytes);
     if (made || made.error().code != Code::kChanged) return made;
@@ -53,7 +58,8 @@ std::shared_ptr<File> FileTable::get(const std::shared_ptr<Core>& core, const st
     file = std::make_shared<File>(core, key, std::move(*pair));
   } else if (pair.error().code == Code::kIntegrity || pair.error().code == Code::kUnsupported) {
     base::warn_once("cache:" + key.name_space + to_hex(key.hash), "cache: {}", pair.error().message);
-  } else if (pair.error().code == Code::kCacheIo) {
+  } else if (pair.error().code == Code::kCacheIo ||
+             (pair.error().code == Code::kCacheFull && pair.error().sys_errno != 0)) {  // such as ENOSPC
     core->health.note_write_failure(pair.error());
   }
   {

@@ -37,6 +37,7 @@ void SourceFileImpl::opened(uint32_t) {
   if (shared_.env.cache) shared_.env.cache->touch(id_);
   std::lock_guard lock(mutex_);
   ++handles_;
+  cache_refused_ = false;  // what kept it out may be over
   policy_.on_open();
 }
 

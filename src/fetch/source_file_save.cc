@@ -26,6 +26,7 @@ std::shared_ptr<cache::CacheFile> SourceFileImpl::fill_target() {
     if (cache_file_ || cache_refused_) return cache_file_;
   }
   auto opened = shared_.env.cache->open_file(id_, info_.size_bytes);
+  if (!opened && shared_.idle_files.release_all()) opened = shared_.env.cache->open_file(id_, info_.size_bytes);
   std::lock_guard lock(mutex_);
   if (!opened) cache_refused_ = true;
   if (!cache_file_) set_cache_file(std::move(opened));
