@@ -14,7 +14,7 @@ import pytest
 from lib.content import MIB, compare, read_all
 from lib.mounting import daemons, environment, gone, mounts_below, program, shardfs
 from lib.teststore import TestStore
-from lib.waiting import until
+from lib.waiting import Together, until
 
 
 def test_command_substitution_returns(store, mount):
@@ -70,7 +70,6 @@ def fails_within(mounted, *named, seconds=15):
     done = shardfs(*mounted.arguments(), env=mounted.env)
     assert time.monotonic() - begun < seconds
     one_line(done, *named)
-    assert not daemons()
     return done
 
 
@@ -126,15 +125,14 @@ def test_wrong_region(store, mount):
 
 
 def test_unreachable_endpoint(mount, store):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens: refused
-        mounted = mount(start=False, endpoint_url=f"http://127.0.0.1:{taken.getsockname()[1]}")
-        fails_within(mounted, mounted.options["--endpoint-url"])
-    with socket.create_server(("127.0.0.1", 0), backlog=5) as silent:  # connects, and never answers
-        mounted = mount(start=False, endpoint_url=f"http://127.0.0.1:{silent.getsockname()[1]}")
-        fails_within(mounted, mounted.options["--endpoint-url"])
-    mounted = mount(start=False, endpoint_url="http://no-such-host.invalid")
-    fails_within(mounted, "no-such-host.invalid")
+    with socket.socket() as taken, socket.create_server(("127.0.0.1", 0), backlog=5) as silent:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused; the other connects, and never answers
+        endpoints = [f"http://127.0.0.1:{taken.getsockname()[1]}", f"http://127.0.0.1:{silent.getsockname()[1]}",
+                     "http://no-such-host.invalid"]
+        mounts = [mount(start=False, endpoint_url=endpoint) for endpoint in endpoints]
+        Together(*[lambda m=m, e=e: fails_within(m, e) for m, e in zip(mounts, endpoints)]).join()
+    assert not daemons()
+    assert not [point for mounted in mounts for point in mounts_below(mounted.path)]
 
 
 def test_endpoint_that_speaks_no_s3(mount, store):

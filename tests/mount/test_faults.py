@@ -120,12 +120,3 @@ def test_version_changes_between_parts(store, mount):
     assert caught.value.errno == errno.ESTALE and at >= MIB
     os.close(fd)
     compare(read_all(mounted.path / "a"), size, 2)
-
-
-def test_stalled_connection_is_given_up(store, mount):
-    """One connection hangs after 100 kB; another takes over, and the reader never knows."""
-    store.put_generated("a", 3 * MIB, SEED)
-    mounted = mount()
-    store.fault("stall", GET, at_byte=100_000, times=1)
-    reader = Child(lambda: compare(read_all(mounted.path / "a"), 3 * MIB, SEED))
-    reader.result(patience_s=60)

@@ -4,10 +4,17 @@ import mmap
 import os
 import random
 
-from lib.content import MIB, DataSet, compare, pread_all
+import pytest
+
+from lib.content import MIB, DataSet, compare, pread_all, whole
 from lib.waiting import Child
 
 SIZE, SEED = 24 * MIB + 99, 41
+
+
+@pytest.fixture(autouse=True)
+def made_before_the_forks():
+    whole(SIZE, SEED)
 
 
 def test_children_read_through_the_parents_descriptor(store, mount, passthrough):

@@ -12,7 +12,7 @@ from lib.teststore import generated
 MIB = 1 << 20
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=128)
 def whole(size, seed):
     return generated(seed, 0, size)
 
@@ -76,6 +76,8 @@ class DataSet:
 
     def put(self, store):
         store.put_many({self.key(name): value for name, value in self.objects.items()})
+        for value in self.objects.values():
+            whole(*value)  # made here, not in each of the processes that a test forks
         return self
 
     def key(self, name):
