@@ -62,26 +62,13 @@ std::optional<Reply> answer_of(const Fault& fault) {
 
 void change_before_answer(const Fault& fault, Request& request, S3Rules& rules) {
   switch (fault.action) {
-    case Action::kFull200:
-      drop_header(request, "range");
-      break;
-    case Action::kEtag:
-      drop_header(request, "if-match");
-      break;
-    case Action::kV1:
-      rules.ignore_v2 = true;
-      break;
-    case Action::kPlainKeys:
-      rules.ignore_encoding = true;
-      break;
-    case Action::kRepeatPage:
-      rules.repeat_page = true;
-      break;
-    case Action::kUnordered:
-      rules.reverse = true;
-      break;
-    default:
-      break;
+    case Action::kFull200: drop_header(request, "range"); break;
+    case Action::kEtag: drop_header(request, "if-match"); break;
+    case Action::kV1: rules.ignore_v2 = true; break;
+    case Action::kPlainKeys: rules.ignore_encoding = true; break;
+    case Action::kRepeatPage: rules.repeat_page = true; break;
+    case Action::kUnordered: rules.reverse = true; break;
+    default: break;
   }
 }
 
@@ -107,36 +94,20 @@ void change_after_answer(const Fault& fault, Reply& reply, Delivery& delivery) {
       delivery.ending = Delivery::Ending::kStall;
       delivery.without_head = true;
       break;
-    case Action::kShort:
-      cut_short(reply, at_byte);
-      break;
-    case Action::kLong:
-      delivery.extra_zero_bytes = at_byte > 0 ? at_byte : kDefaultExtraBytes;
-      break;
-    case Action::kWrongRange:
-      shift_range(reply, at_byte > 0 ? at_byte : kDefaultShiftBytes);
-      break;
+    case Action::kShort: cut_short(reply, at_byte); break;
+    case Action::kLong: delivery.extra_zero_bytes = at_byte > 0 ? at_byte : kDefaultExtraBytes; break;
+    case Action::kWrongRange: shift_range(reply, at_byte > 0 ? at_byte : kDefaultShiftBytes); break;
     case Action::kPartial200:
       if (reply.status == 206) reply.status = 200;
       break;
-    case Action::kNoRange:
-      reply.remove("Content-Range");
-      break;
-    case Action::kBadLength:
-      reply.content_length = "many";
-      break;
-    case Action::kFlip:
-      delivery.flip_at_byte = at_byte;
-      break;
+    case Action::kNoRange: reply.remove("Content-Range"); break;
+    case Action::kBadLength: reply.content_length = "many"; break;
+    case Action::kFlip: delivery.flip_at_byte = at_byte; break;
     case Action::kEtag:
       if (reply.status < 300) reply.set("ETag", "\"c0ffeec0ffeec0ffeec0ffeec0ffee00\"");
       break;
-    case Action::kSlow:
-      delivery.bytes_per_s = std::max<uint64_t>(fault.bytes_per_s, 1);
-      break;
-    case Action::kLowerNames:
-      delivery.lower_names = true;
-      break;
+    case Action::kSlow: delivery.bytes_per_s = std::max<uint64_t>(fault.bytes_per_s, 1); break;
+    case Action::kLowerNames: delivery.lower_names = true; break;
     case Action::kStatus:
     case Action::kHtml:
     case Action::kFull200:
@@ -144,8 +115,7 @@ void change_after_answer(const Fault& fault, Reply& reply, Delivery& delivery) {
     case Action::kPlainKeys:
     case Action::kRepeatPage:
     case Action::kUnordered:
-    case Action::kHeaders:
-      break;
+    case Action::kHeaders: break;
   }
   for (const auto& [name, value] : fault.headers) reply.set(name, value);
 }

@@ -196,10 +196,8 @@ Reply answer(Request& request, Objects& objects, const S3Rules& rules) {
       if (!objects.has_bucket(request.bucket)) return no_such_bucket(request);
       return error_reply(404, "NoSuchKey", "The specified key does not exist.", request.key);
     }
-    case Kind::kList:
-      return list_reply(request, objects, rules);
-    case Kind::kPut:
-      return put_reply(request, objects);
+    case Kind::kList: return list_reply(request, objects, rules);
+    case Kind::kPut: return put_reply(request, objects);
     case Kind::kDelete: {
       if (!objects.has_bucket(request.bucket)) return no_such_bucket(request);
       objects.remove(request.bucket, request.key);
