@@ -116,10 +116,8 @@ void ScriptedServer::serve(int fd) {
     const Answer answer = script_(index, request);
     if (!send_all(fd, answer.bytes)) return;
     switch (answer.then) {
-      case Answer::Then::kKeep:
-        break;
-      case Answer::Then::kClose:
-        return;
+      case Answer::Then::kKeep: break;
+      case Answer::Then::kClose: return;
       case Answer::Then::kReset: {
         wait_until_delivered(fd);
         const linger now{1, 0};
