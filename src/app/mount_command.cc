@@ -36,6 +36,8 @@ constexpr const char* kHelp =
     "\n"
     "Sizes: 4096, 512M, 1.5T (powers of 1024), some also 80%. Times: 500ms, 60s, 10m, 2h, inf.\n"
     "\n"
+    "A switch is turned off by =false: --allow-other=false.\n"
+    "\n"
     "Every option can also be set in the environment, as SHARDFS_CACHE_SIZE=500G, or in a TOML file, as\n"
     "cache-size = \"500G\". The command line goes before the environment, that before the file of --config, else\n"
     "~/.config/shardfs/config.toml, then /etc/shardfs/config.toml. Keys come from where the AWS tools look for them:\n"

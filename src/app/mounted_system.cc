@@ -77,7 +77,6 @@ s3::S3Options store_options(const MountPlan& plan) {
   result.no_sign_request = options.no_sign_request;
   result.profile = options.profile;
   result.ca_bundle = options.ca_bundle;
-  result.verify_tls = options.verify_tls;
   result.connections = options.connections;
   result.max_bandwidth_bytes_per_s = options.max_bandwidth_bytes_per_s;
   return result;
@@ -189,6 +188,7 @@ Result<void> MountedSystem::mount() {
   wanted.allow_other = options.allow_other;
   wanted.workers = options.fuse_threads > 0 ? options.fuse_threads : threads_for(2, 8);
   wanted.read_ahead_kb = options.read_ahead_kb;
+  wanted.extended_attributes = options.extended_attributes;
   if (options.passthrough == Passthrough::kOff || !cache_) wanted.passthrough = fuse::PassthroughMode::kOff;
   if (cache_) {
     const auto space = disk_.space(options.cache_folder);

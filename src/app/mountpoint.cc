@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "base/unique_fd.h"
@@ -40,9 +39,12 @@ std::string unescape(const std::string& text) {
   return result;
 }
 
+// What there is of it: a file in /proc fails in the middle when its process ends, which an iterator would throw.
 std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  const std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 // Runs fusermount3 with its messages thrown away; -1 if it can't be run.
@@ -98,8 +100,9 @@ std::string how_it_holds(const std::filesystem::path& process, const std::string
   if (starts_with_path(link_target(process / "cwd"), mountpoint)) return "working directory";
   if (starts_with_path(link_target(process / "root"), mountpoint)) return "root directory";
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(process / "fd", error)) {
-    const std::string target = link_target(entry.path());
+  std::filesystem::directory_iterator at(process / "fd", error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::string target = link_target(at->path());
     if (starts_with_path(target, mountpoint)) return "open file " + target;
   }
   std::istringstream maps(read_file((process / "maps").string()));

@@ -29,7 +29,6 @@ struct MountOptions {
   bool path_style = false;
   bool no_sign_request = false;
   std::string ca_bundle;
-  bool verify_tls = true;
   unsigned connections = 64;
   uint64_t max_bandwidth_bytes_per_s = 0;  // 0: no limit
 
@@ -46,6 +45,7 @@ struct MountOptions {
   // The kernel side.
   Passthrough passthrough = Passthrough::kAuto;
   unsigned read_ahead_kb = 0;  // 0: the kernel's own
+  bool extended_attributes = true;
   bool allow_other = false;
   uint32_t uid = 0;
   uint32_t gid = 0;

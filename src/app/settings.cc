@@ -59,7 +59,7 @@ Result<void> cache_folder(MountOptions& options, Value text) {
   return put_text(options.cache_folder, text, "a folder");
 }
 
-// Source: below it nothing useful fits into the budget: two parts of 8 MiB under way and what they displace.
+// Source: below it nothing useful fits into the budget: parts under way and what waits for the disk.
 constexpr uint64_t kLeastMemoryBytes = 32 << 20;
 
 Result<void> memory_limit(MountOptions& options, Value text) {
@@ -144,6 +144,9 @@ std::vector<Setting> make_settings() {
       {"read-ahead-kb", "KIB", kernel,
        "Read-ahead of the kernel on this mount, in KiB. Default: 0, the kernel's own (128)", false,
        [](O& o, Value v) { return put(o.read_ahead_kb, whole_number<unsigned>(v, 0, 65536)); }},
+      {"extended-attributes", "", kernel,
+       "Show user.shardfs.*; ls -l asks for attributes of every file, and is faster without. Default: true", false,
+       [](O& o, Value v) { return put(o.extended_attributes, yes_or_no(v)); }},
       {"allow-other", "", kernel, "Other users may read. Default: true for root, else false", false,
        [](O& o, Value v) { return put(o.allow_other, yes_or_no(v)); }},
       {"uid", "UID", kernel, "Owner shown for all files. Default: yours", false,

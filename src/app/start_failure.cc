@@ -44,10 +44,8 @@ Error explain_store(const MountPlan& plan, const std::string& endpoint, Error er
           error,
           what + "; check the keys (AWS_ACCESS_KEY_ID, --profile), or use --no-sign-request for a public bucket");
     case Code::kTransient:
-    case Code::kTimeout:
-      return with(error, what + "; check --endpoint-url and the network");
-    default:
-      return with(error, what);
+    case Code::kTimeout: return with(error, what + "; check --endpoint-url and the network");
+    default: return with(error, what);
   }
 }
 

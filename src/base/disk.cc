@@ -18,12 +18,9 @@ namespace {
 Code code_of(int error) {
   switch (error) {
     case ENOSPC:
-    case EDQUOT:
-      return Code::kCacheFull;
-    case ENOENT:
-      return Code::kNotFound;
-    default:
-      return Code::kCacheIo;
+    case EDQUOT: return Code::kCacheFull;
+    case ENOENT: return Code::kNotFound;
+    default: return Code::kCacheIo;
   }
 }
 

@@ -54,19 +54,14 @@ std::optional<uint64_t> size_unit(std::string_view unit) {
   if (!tail.empty() && tail != "B" && tail != "b" && tail != "iB" && tail != "ib") return std::nullopt;
   switch (unit.front()) {
     case 'K':
-    case 'k':
-      return uint64_t{1} << 10;
+    case 'k': return uint64_t{1} << 10;
     case 'M':
-    case 'm':
-      return uint64_t{1} << 20;
+    case 'm': return uint64_t{1} << 20;
     case 'G':
-    case 'g':
-      return uint64_t{1} << 30;
+    case 'g': return uint64_t{1} << 30;
     case 'T':
-    case 't':
-      return uint64_t{1} << 40;
-    default:
-      return std::nullopt;
+    case 't': return uint64_t{1} << 40;
+    default: return std::nullopt;
   }
 }
 

@@ -64,7 +64,8 @@ bool Evictor::reserve(uint64_t bytes) {
 }
 
 void Evictor::warn_of_floor() const {
-  base::warn_once("cache:floor", "the file system of {} is too full ({} are to stay free): the cache keeps less, and reads go past it",
+  base::warn_once("cache:floor",
+                  "the file system of {} is too full ({} are to stay free): the cache keeps less, and reads go past it",
                   core_.folder.path(), base::format_bytes(core_.min_free_bytes));
 }
 

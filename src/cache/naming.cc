@@ -27,12 +27,9 @@ std::optional<uint64_t> parse_half(std::string_view text) {
 
 std::string_view suffix_of(FileKind kind) {
   switch (kind) {
-    case FileKind::kData:
-      return ".data";
-    case FileKind::kMap:
-      return ".map";
-    case FileKind::kUnfinishedMap:
-      return ".map.tmp";
+    case FileKind::kData: return ".data";
+    case FileKind::kMap: return ".map";
+    case FileKind::kUnfinishedMap: return ".map.tmp";
   }
   return {};
 }

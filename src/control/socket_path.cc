@@ -16,6 +16,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/unique_fd.h"
 
@@ -130,8 +131,10 @@ Result<std::string> socket_path(const std::string& folder, const std::string& ca
 }
 
 std::string process_start(int process_id) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process_id));
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::ifstream file(fmt::format("/proc/{}/stat", process_id));
+  std::ostringstream read;
+  read << file.rdbuf();  // no iterator: it would throw when the process ends meanwhile
+  const std::string text = read.str();
   // The second field is a name in brackets that may hold anything; the third starts behind the last bracket.
   const size_t bracket = text.rfind(')');
   if (bracket == std::string::npos) return {};

@@ -105,7 +105,7 @@ class FetcherImpl final : public Fetcher {
 
   void tick() {
     const auto now = shared_.env.clock.now();
-    for (const auto& file : all()) file->answer_late(now);
+    for (const auto& file : all()) file->look_after_parked(now);
     shared_.scheduler.trim();
     if (shared_.budget.used_bytes() == 0) shared_.pool.release_idle();
     shared_.scheduler.pump();

@@ -82,10 +82,14 @@ void Scheduler::add_idle(std::weak_ptr<SourceFileImpl> file, uint32_t block, boo
 }
 
 bool Scheduler::evict(store::Priority priority) {
-  return drop_one(saved_, true) || drop_one(unsaved_, priority == store::Priority::kDemand);
+  const bool demand = priority == store::Priority::kDemand;
+  if (drop_one(saved_, Droppable::kOfOpen)) return true;
+  if (drop_one(unsaved_, demand ? Droppable::kOfOpen : Droppable::kOfClosed)) return true;
+  // Reads that each hold a part of what they need, and no memory for the rest: one of them goes back to the start.
+  return demand && (drop_one(saved_, Droppable::kOfParked) || drop_one(unsaved_, Droppable::kOfParked));
 }
 
-bool Scheduler::drop_one(std::deque<IdleBlock>& blocks, bool of_open_files) {
+bool Scheduler::drop_one(std::deque<IdleBlock>& blocks, Droppable which) {
   size_t left;
   {
     std::lock_guard lock(idle_mutex_);
@@ -101,11 +105,9 @@ bool Scheduler::drop_one(std::deque<IdleBlock>& blocks, bool of_open_files) {
     }
     const auto file = candidate.file.lock();
     if (!file) continue;
-    switch (file->drop_block(candidate.block, of_open_files)) {
-      case SourceFileImpl::Drop::kDropped:
-        return true;
-      case SourceFileImpl::Drop::kGone:
-        break;
+    switch (file->drop_block(candidate.block, which)) {
+      case SourceFileImpl::Drop::kDropped: return true;
+      case SourceFileImpl::Drop::kGone: break;
       case SourceFileImpl::Drop::kKept: {
         std::lock_guard lock(idle_mutex_);
         blocks.push_back(std::move(candidate));

@@ -23,6 +23,9 @@ struct Shared;
 
 class Scheduler {
  public:
+  /// What may be dropped: blocks of files that nobody reads, also of open ones, also those that a parked read needs.
+  enum class Droppable { kOfClosed, kOfOpen, kOfParked };
+
   explicit Scheduler(Shared& shared);
 
   /// The file has something wanted at this priority. Does not start anything: call pump after it, under no lock.
@@ -48,7 +51,7 @@ class Scheduler {
   std::shared_ptr<Part> plan_next(bool& out_of_memory);
   bool may_start(size_t priority) const;
   bool evict(store::Priority priority);
-  bool drop_one(std::deque<IdleBlock>& blocks, bool of_open_files);
+  bool drop_one(std::deque<IdleBlock>& blocks, Droppable which);
   void trim(std::deque<IdleBlock>& blocks);
 
   Shared& shared_;

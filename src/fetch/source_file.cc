@@ -38,6 +38,7 @@ void SourceFileImpl::opened(uint32_t) {
   std::lock_guard lock(mutex_);
   ++handles_;
   cache_refused_ = false;  // what kept it out may be over
+  changed_.reset();        // the store may have this version again, or have sent a wrong answer
   policy_.on_open();
 }
 
@@ -346,12 +347,18 @@ std::vector<SourceFileImpl::Ready> SourceFileImpl::take_ready(const base::ByteRa
   return ready;
 }
 
-void SourceFileImpl::answer_late(base::SteadyTime now) {
+void SourceFileImpl::look_after_parked(base::SteadyTime now) {
   std::vector<ParkedPtr> late;
+  bool demand = false;
   {
     std::lock_guard lock(mutex_);
     for (auto it = parked_.begin(); it != parked_.end();) {
       if ((*it)->deadline > now) {
+        // Such as a block that was dropped for another read's sake.
+        if (next_missing((*it)->range.begin, (*it)->range.end, true) < (*it)->range.end) {
+          want(store::Priority::kDemand, (*it)->range);
+          demand = true;
+        }
         ++it;
         continue;
       }
@@ -360,6 +367,7 @@ void SourceFileImpl::answer_late(base::SteadyTime now) {
       shared_.metrics.parked_reads.add(-1);
     }
   }
+  start_pending(demand, false);
   for (const auto& read : late) {
     end_read(read, {base::Code::kTimeout, fmt::format("{} [{}, {}): no answer within the deadline", info_.key,
                                                       read->range.begin, read->range.end)});

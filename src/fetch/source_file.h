@@ -41,14 +41,15 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   /// Takes the fill rights, then starts the GET. Under no lock.
   void start_part(const std::shared_ptr<Part>& part);
   enum class Drop { kDropped, kKept, kGone };
-  Drop drop_block(uint32_t block, bool of_open_file);
+  Drop drop_block(uint32_t block, Scheduler::Droppable which);
   bool in_memory(uint32_t block);
 
   // For parts.
   void on_received(Part& part, uint64_t progress);
 
   // For the fetcher.
-  void answer_late(base::SteadyTime now);
+  /// Answers parked reads whose deadline has passed; wants again what others need and nothing brings.
+  void look_after_parked(base::SteadyTime now);
   /// Answers all parked reads and cancels all parts; nothing starts after it.
   void stop();
   void drop_memory();

@@ -113,7 +113,7 @@ bool SourceFileImpl::in_memory(uint32_t block) {
   return memory_.find(block) != nullptr;
 }
 
-SourceFileImpl::Drop SourceFileImpl::drop_block(uint32_t block, bool of_open_file) {
+SourceFileImpl::Drop SourceFileImpl::drop_block(uint32_t block, Scheduler::Droppable which) {
   std::lock_guard lock(mutex_);
   const MemoryBlock* found = memory_.find(block);
   if (!found || found->writing) return Drop::kGone;  // one being written is listed again when it is done
@@ -121,7 +121,8 @@ SourceFileImpl::Drop SourceFileImpl::drop_block(uint32_t block, bool of_open_fil
   const bool filling = std::any_of(parts_.begin(), parts_.end(),
                                    [&](const auto& part) { return !part->range.intersect(whole).empty(); });
   if (filling) return found->full ? Drop::kKept : Drop::kGone;  // listed again when the part ends
-  if (!found->saved && handles_ > 0 && !of_open_file) return Drop::kKept;
+  if (!found->saved && handles_ > 0 && which == Scheduler::Droppable::kOfClosed) return Drop::kKept;
+  if (which != Scheduler::Droppable::kOfParked && overlaps_parked(whole)) return Drop::kKept;
   memory_.erase(block);
   return Drop::kDropped;
 }

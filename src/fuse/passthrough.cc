@@ -27,17 +27,12 @@ constexpr unsigned long kBackingClose = _IOW(kFuseIoctl, 2, uint32_t);
 /// Why the kernel refuses this one and will refuse all others; empty: a passing fault.
 std::string lasting_reason(int error) {
   switch (error) {
-    case EPERM:
-      return "the daemon lacks CAP_SYS_ADMIN in the first user namespace";
-    case ELOOP:
-      return "the cache folder lies on a stacked file system (overlayfs)";
+    case EPERM: return "the daemon lacks CAP_SYS_ADMIN in the first user namespace";
+    case ELOOP: return "the cache folder lies on a stacked file system (overlayfs)";
     case ENOTTY:
-    case ENOSYS:
-      return "the kernel is too old (before 6.9)";
-    case EOPNOTSUPP:
-      return "the cache folder's file system can't be read by the kernel itself";
-    default:
-      return {};
+    case ENOSYS: return "the kernel is too old (before 6.9)";
+    case EOPNOTSUPP: return "the cache folder's file system can't be read by the kernel itself";
+    default: return {};
   }
 }
 

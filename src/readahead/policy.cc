@@ -54,8 +54,8 @@ FilePolicy::Stream& FilePolicy::stream_of(const base::ByteRange& read) {
 }
 
 bool FilePolicy::is_scan(const base::ByteRange& read, const Stream& stream) const {
-  return read.begin == 0 || stream.length >= limits_.run_bytes ||
-         touched_bytes_ >= size_ / kDenseShare || opens_read_ >= limits_.short_opens;
+  return read.begin == 0 || stream.length >= limits_.run_bytes || touched_bytes_ >= size_ / kDenseShare ||
+         opens_read_ >= limits_.short_opens;
 }
 
 void FilePolicy::advise_window(const base::ByteRange& read, Stream& stream, Advice& advice) const {
@@ -63,8 +63,8 @@ void FilePolicy::advise_window(const base::ByteRange& read, Stream& stream, Advi
   const uint64_t wanted_end = std::min(size_, base::align_up(read.end + window, limits_.unit_bytes));
   // Asked for in steps of half a window, so that each step is worth a part.
   if (stream.window_end >= wanted_end || (wanted_end < size_ && wanted_end - stream.window_end < window / 2)) return;
-  const uint64_t begin = std::max(base::align_down(read.end, limits_.unit_bytes),
-                                  base::align_down(stream.window_end, limits_.unit_bytes));
+  const uint64_t begin =
+      std::max(base::align_down(read.end, limits_.unit_bytes), base::align_down(stream.window_end, limits_.unit_bytes));
   advice.ahead.push_back({begin, wanted_end});
   stream.window_end = wanted_end;
 }

@@ -60,12 +60,9 @@ std::string other_region(const ResponseHead& head, const S3Error& error, std::st
 
 std::string_view name_of(RequestKind kind) {
   switch (kind) {
-    case RequestKind::kGet:
-      return "get";
-    case RequestKind::kHead:
-      return "head";
-    case RequestKind::kList:
-      return "list";
+    case RequestKind::kGet: return "get";
+    case RequestKind::kHead: return "head";
+    case RequestKind::kList: return "list";
   }
   return "";
 }
@@ -138,8 +135,7 @@ Verdict judge_answer(const ResponseHead& head, std::string_view body, const Answ
         return decide(Code::kInvalid, Remedy::kListVersion1);
       }
       return decide(Code::kInvalid);
-    case 401:
-      return decide(Code::kPermission);
+    case 401: return decide(Code::kPermission);
     case 403:
       if (context.is_signed && code.empty() && clock_is_off(head, context.now)) {
         return decide(Code::kPermission, Remedy::kFixClock);
@@ -149,27 +145,21 @@ Verdict judge_answer(const ResponseHead& head, std::string_view body, const Answ
       if (code == "InvalidObjectState") out.detail += " (archived: it must be restored first)";
       return decide(Code::kPermission);
     case 404:
-    case 410:
-      return decide(Code::kNotFound);
+    case 410: return decide(Code::kNotFound);
     case 405:
       // HEAD of a version that is a delete marker.
       return decide(head.header("x-amz-delete-marker") == "true" ? Code::kNotFound : Code::kUnsupported);
     case 408:
     case 409:
-    case 425:
-      return decide(Code::kTransient, Remedy::kRetry);
-    case 412:
-      return decide(Code::kChanged, context.sent_if_match ? Remedy::kWithoutIfMatch : Remedy::kNone);
-    case 416:
-      return decide(Code::kInvalid);
+    case 425: return decide(Code::kTransient, Remedy::kRetry);
+    case 412: return decide(Code::kChanged, context.sent_if_match ? Remedy::kWithoutIfMatch : Remedy::kNone);
+    case 416: return decide(Code::kInvalid);
     case 501:
       if (context.sent_if_match) return decide(Code::kUnsupported, Remedy::kWithoutIfMatch);
       if (context.kind == RequestKind::kList) return decide(Code::kUnsupported, Remedy::kListVersion1);
       return decide(Code::kUnsupported);
-    case 505:
-      return decide(Code::kUnsupported);
-    default:
-      break;
+    case 505: return decide(Code::kUnsupported);
+    default: break;
   }
   if (status >= 500) {
     out.retry_after = retry_after(head, context.now);

@@ -179,9 +179,7 @@ Verdict Operation::judge_broken(const TransferEnd& end) const {
   out.detail = end.detail;
   out.remedy = Remedy::kRetry;
   switch (end.kind) {
-    case Kind::kTimedOut:
-      out.code = Code::kTimeout;
-      break;
+    case Kind::kTimedOut: out.code = Code::kTimeout; break;
     case Kind::kNotTrusted:
       out.code = Code::kInvalid;
       out.remedy = Remedy::kNone;
@@ -193,36 +191,27 @@ Verdict Operation::judge_broken(const TransferEnd& end) const {
       break;
     case Kind::kBroken:
     case Kind::kComplete:
-    case Kind::kRefused:
-      out.broken_connection = true;
-      break;
-    case Kind::kNoConnection:
-      break;
+    case Kind::kRefused: out.broken_connection = true; break;
+    case Kind::kNoConnection: break;
   }
   return out;
 }
 
 void Operation::act_on(Verdict verdict) {
   switch (verdict.remedy) {
-    case Remedy::kNone:
-      return end_with(verdict);
+    case Remedy::kNone: return end_with(verdict);
     case Remedy::kRetrySlower:
       core_.transport().admission().slow_down(core_.clock().now());
       return wait_and_retry(verdict);
-    case Remedy::kRetry:
-      return wait_and_retry(verdict);
-    case Remedy::kRefetch:
-      return ++refetches_ > kRefetches ? end_with(verdict) : wait_and_retry(verdict);
-    default:
-      break;
+    case Remedy::kRetry: return wait_and_retry(verdict);
+    case Remedy::kRefetch: return ++refetches_ > kRefetches ? end_with(verdict) : wait_and_retry(verdict);
+    default: break;
   }
   if (!used_.insert(verdict.remedy).second) return end_with(verdict);
   last_failure_ = verdict;
   switch (verdict.remedy) {
-    case Remedy::kRenewCredentials:
-      return renew_credentials(false, std::move(verdict));
-    case Remedy::kRenewIfDiffer:
-      return renew_credentials(true, std::move(verdict));
+    case Remedy::kRenewCredentials: return renew_credentials(false, std::move(verdict));
+    case Remedy::kRenewIfDiffer: return renew_credentials(true, std::move(verdict));
     case Remedy::kFixClock:
       if (const auto store_now = parse_http_time(head_.header("date"))) {
         core_.fix_clock(*store_now);
@@ -256,7 +245,9 @@ void Operation::wait_and_retry(const Verdict& verdict) {
   last_failure_ = verdict;
   const auto now = core_.clock().now();
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - now);
-  const auto wait = backoff_.next(random_source(), verdict.broken_connection, verdict.retry_after, left);
+  // Neither says that the store is busy.
+  const bool quick = verdict.broken_connection || verdict.remedy == Remedy::kRefetch;
+  const auto wait = backoff_.next(random_source(), quick, verdict.retry_after, left);
   if (!wait) return end_with(verdict);
   base::log_debug("s3: {}: {}; next try in {} ms", describe(), verdict.detail, wait->count());
   state_ = State::kWaiting;
@@ -267,16 +258,11 @@ void Operation::wait_and_retry(const Verdict& verdict) {
 base::SteadyTime Operation::try_due() const {
   const auto& options = core_.options();
   switch (state_) {
-    case State::kSending:
-      return progress_ + options.connect_timeout + kConnectGrace;
-    case State::kReceivingHead:
-      return progress_ + options.first_byte_timeout;
-    case State::kReceivingBody:
-      return progress_ + options.stall_timeout;
-    case State::kWaiting:
-      return resume_at_;
-    default:
-      return base::SteadyTime::max();
+    case State::kSending: return progress_ + options.connect_timeout + kConnectGrace;
+    case State::kReceivingHead: return progress_ + options.first_byte_timeout;
+    case State::kReceivingBody: return progress_ + options.stall_timeout;
+    case State::kWaiting: return resume_at_;
+    default: return base::SteadyTime::max();
   }
 }
 
@@ -294,21 +280,11 @@ void Operation::on_timer() noexcept {
   verdict.code = was_transient ? Code::kTransient : Code::kTimeout;
   verdict.remedy = over ? Remedy::kNone : Remedy::kRetry;
   switch (state_) {
-    case State::kQueued:
-      verdict.detail = "no free connection within the deadline";
-      break;
-    case State::kSending:
-      verdict.detail = "no connection in time";
-      break;
-    case State::kReceivingHead:
-      verdict.detail = "no answer in time";
-      break;
-    case State::kReceivingBody:
-      verdict.detail = "the body stalled";
-      break;
-    default:
-      verdict.detail = "the deadline has passed";
-      break;
+    case State::kQueued: verdict.detail = "no free connection within the deadline"; break;
+    case State::kSending: verdict.detail = "no connection in time"; break;
+    case State::kReceivingHead: verdict.detail = "no answer in time"; break;
+    case State::kReceivingBody: verdict.detail = "the body stalled"; break;
+    default: verdict.detail = "the deadline has passed"; break;
   }
   if (over && last_failure_) verdict.detail += "; before that: " + last_failure_->detail;
   if (transfer_ != nullptr) lane_.loop->stop(std::exchange(transfer_, nullptr));

@@ -14,13 +14,13 @@ class Backoff {
   // Source: 100 ms is about three round trips to a store in the region; AWS's SDKs cap at 20 s.
   static constexpr Duration kBase{100};
   static constexpr Duration kCap{20000};
-  // A reset connection says nothing of the store's load: the first tries after one wait only this long at most.
+  // A reset connection, or a wrong answer, says nothing of the store's load: the first waits are this long at most.
   static constexpr Duration kQuick{10};
   static constexpr unsigned kQuickTries = 2;
 
   /// The next wait, full jitter: evenly in [0, min(cap, base * 2^n)]. retry_after is the least it may be. left: until
   /// the deadline. Nothing when no further try fits before it.
-  std::optional<Duration> next(std::minstd_rand& random, bool broken_connection, std::optional<Duration> retry_after,
+  std::optional<Duration> next(std::minstd_rand& random, bool quick, std::optional<Duration> retry_after,
                                Duration left);
   /// After a try that made progress.
   void reset() { tries_ = 0; }

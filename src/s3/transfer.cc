@@ -127,22 +127,18 @@ TransferEnd Transfer::end_of(int curl_code) const {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
-    case CURLE_COULDNT_CONNECT:
-      return {Kind::kNoConnection, std::move(detail)};
-    case CURLE_OPERATION_TIMEDOUT:
-      return {Kind::kTimedOut, std::move(detail)};
+    case CURLE_COULDNT_CONNECT: return {Kind::kNoConnection, std::move(detail)};
+    case CURLE_OPERATION_TIMEDOUT: return {Kind::kTimedOut, std::move(detail)};
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_ISSUER_ERROR:
     case CURLE_SSL_CERTPROBLEM:
-    case CURLE_SSL_PINNEDPUBKEYNOTMATCH:
-      return {Kind::kNotTrusted, std::move(detail)};
+    case CURLE_SSL_PINNEDPUBKEYNOTMATCH: return {Kind::kNotTrusted, std::move(detail)};
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
       // The latter also stands for an answer that is no HTTP/1, which only a broken connection explains.
       return {code == CURLE_URL_MALFORMAT ? Kind::kNotSent : Kind::kBroken, std::move(detail)};
-    default:
-      return {Kind::kBroken, std::move(detail)};
+    default: return {Kind::kBroken, std::move(detail)};
   }
 }
 

@@ -228,8 +228,7 @@ void Core::advance(const LookupFlightPtr& flight, Later& later) {
   fact.at = flight->started_at;
   fact.order = flight->order;
   switch (flight->questions.step()) {
-    case Questions::Step::kWait:
-      return;
+    case Questions::Step::kWait: return;
     case Questions::Step::kAskHead:
       flight->questions.ask_head();
       later.call([self = shared_from_this(), flight] { self->send_head(flight); });
@@ -246,9 +245,7 @@ void Core::advance(const LookupFlightPtr& flight, Later& later) {
       fact.presence = Presence::kDirectory;
       if (flight->questions.head_found()) warn_key_and_prefix(flight->key);
       break;
-    case Questions::Step::kAbsent:
-      fact.presence = Presence::kAbsent;
-      break;
+    case Questions::Step::kAbsent: fact.presence = Presence::kAbsent; break;
     case Questions::Step::kFailed:
       settle(flight, later);
       if (flight->last_known && options_.stale_if_error && is_answer_of_outage(flight->questions.error())) {

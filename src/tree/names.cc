@@ -13,16 +13,11 @@ constexpr size_t kNamedOddKeys = 8;
 
 const char* why(PartKind kind) {
   switch (kind) {
-    case PartKind::kGood:
-      return "good";
-    case PartKind::kEmpty:
-      return "it has an empty path part";
-    case PartKind::kDots:
-      return "it has \".\" or \"..\" as a path part";
-    case PartKind::kTooLong:
-      return "it has a path part of more than 255 bytes";
-    case PartKind::kBadByte:
-      return "it has a zero byte in a path part";
+    case PartKind::kGood: return "good";
+    case PartKind::kEmpty: return "it has an empty path part";
+    case PartKind::kDots: return "it has \".\" or \"..\" as a path part";
+    case PartKind::kTooLong: return "it has a path part of more than 255 bytes";
+    case PartKind::kBadByte: return "it has a zero byte in a path part";
   }
   return "it can't be a file name";
 }

@@ -92,7 +92,8 @@ def test_reader_without_a_handler_ends_by_a_signal(store, mount, number):
     put_objects(store, 1)
     mounted = mount()
     store.hold({"kind": "get"})
-    reader = subprocess.Popen(["cat", str(mounted.path / "cold/000")], stdout=subprocess.DEVNULL)
+    reader = subprocess.Popen(["cat", str(mounted.path / "cold/000")], stdout=subprocess.DEVNULL,
+                              preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     until(lambda: mounted.stats()["parked_reads"] >= 1, "the reader is parked")
     reader.send_signal(number)
     assert reader.wait(timeout=10) == -number
@@ -198,8 +199,8 @@ def test_cancelled_reader_of_a_shared_descriptor(store, mount):
     """One of two that wait for the same bytes is killed; the other gets them."""
     put_objects(store, 1)
     mounted = mount(fuse_threads=2)
-    fd = os.open(mounted.path / "cold/000", os.O_RDONLY)
     store.hold({"kind": "get"})
+    fd = os.open(mounted.path / "cold/000", os.O_RDONLY)
     first, second = (Child(lambda: pread_all(fd, 0, 100_000)) for _ in range(2))
     until(lambda: mounted.stats()["parked_reads"] >= 1, "they are parked")
     os.kill(first.pid, signal.SIGKILL)

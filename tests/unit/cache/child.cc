@@ -13,14 +13,10 @@ namespace {
 
 std::string name_of(FillAnswer answer) {
   switch (answer) {
-    case FillAnswer::kGranted:
-      return "granted";
-    case FillAnswer::kResident:
-      return "resident";
-    case FillAnswer::kBusy:
-      return "busy";
-    case FillAnswer::kRefused:
-      return "refused";
+    case FillAnswer::kGranted: return "granted";
+    case FillAnswer::kResident: return "resident";
+    case FillAnswer::kBusy: return "busy";
+    case FillAnswer::kRefused: return "refused";
   }
   return "";
 }

@@ -274,6 +274,45 @@ TEST_CASE("a changed or deleted object: ESTALE for what is missing, the rest goe
   }
 }
 
+TEST_CASE("a version that seemed to be gone is asked for again at the next open") {
+  Rig rig(true);
+  auto file = rig.open(kMiB);
+  Answer first, second;
+  rig.read(*file, {0, 4096}, first);
+  rig.store.open()[0]->end(base::fail(Code::kChanged, "another ETag"));
+  CHECK(first.error == Code::kChanged);
+  file->closed();
+  file = rig.open(kMiB);
+  rig.read(*file, {0, 4096}, second);
+  REQUIRE(rig.store.open().size() == 1);
+  rig.store.finish_all();
+  CHECK(Rig::right(second, {0, 4096}));
+  file->closed();
+}
+
+TEST_CASE("reads that span blocks end, however many wait for however little memory") {
+  Rig rig(false, 4 * kMiB);
+  auto file = rig.open(64 * kMiB);
+  std::vector<Answer> answers(12);
+  for (uint64_t i = 0; i < answers.size(); ++i) {
+    const uint64_t begin = (4 * i + 3) * kMiB + 512 * kKiB;
+    rig.read(*file, {begin, begin + kMiB}, answers[i]);
+  }
+  const auto waiting = [&] {
+    return std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.calls == 0; });
+  };
+  while (waiting()) {  // what was dropped is wanted again by the timer
+    for (const auto& get : rig.store.open()) get->finish();
+    std::this_thread::yield();
+  }
+  for (uint64_t i = 0; i < answers.size(); ++i) {
+    const uint64_t begin = (4 * i + 3) * kMiB + 512 * kKiB;
+    CHECK(Rig::right(answers[i], {begin, begin + kMiB}));
+  }
+  rig.store.finish_all();
+  file->closed();
+}
+
 TEST_CASE("a bad block of the cache is fetched again; the reader never sees it") {
   Rig rig(true);
   auto file = rig.open(3 * kMiB);

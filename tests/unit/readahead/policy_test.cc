@@ -3,11 +3,11 @@
 #include <doctest/doctest.h>
 
 using namespace shardfs;
+using base::ByteRange;
 using readahead::Advice;
 using readahead::FilePolicy;
 using readahead::Pattern;
 using readahead::PolicyLimits;
-using base::ByteRange;
 
 namespace {
 constexpr uint64_t kMiB = 1 << 20;

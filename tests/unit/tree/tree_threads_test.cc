@@ -43,17 +43,10 @@ class Asker {
           }
         });
         return;
-      case 1:
-        at_.clock.advance(std::chrono::seconds(30));
-        return;
-      case 2:
-        at_.store.put(parent == kRootNode ? name : "d/" + name, 3, std::to_string(random_() % 4));
-        return;
-      case 3:
-        at_.store.remove(name);
-        return;
-      default:
-        break;
+      case 1: at_.clock.advance(std::chrono::seconds(30)); return;
+      case 2: at_.store.put(parent == kRootNode ? name : "d/" + name, 3, std::to_string(random_() % 4)); return;
+      case 3: at_.store.remove(name); return;
+      default: break;
     }
     const unsigned then = random_() % 4;
     ++asked_;
