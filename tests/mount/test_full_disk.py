@@ -76,6 +76,7 @@ def test_object_larger_than_the_cache(store, mount):
         compare(read_all(mounted.path / "b"), MIB, 2)
         assert used_bytes(mounted.cache) <= 12 * MIB
     assert store.stats().key("a").body_bytes <= 2.1 * size
+    assert len([line for line in warnings(mounted) if "larger than the cache" in line]) == 1, mounted.log
     mounted.remount()
     compare(read_all(mounted.path / "a"), size, seed)
 
