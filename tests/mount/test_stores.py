@@ -9,9 +9,9 @@ from lib.mounting import environment, mounts_below, program
 from lib.teststore import TestStore
 
 
-def mount_command(store, folder, *options, trust=True):
+def mount_command(store, folder, *options, trust=True, source=None):
     env = {name: value for name, value in environment(store).items() if trust or name != "AWS_CA_BUNDLE"}
-    return subprocess.run([program(), "mount", store.url(), str(folder / "point"), "--region", store.region, "--cache-dir",
+    return subprocess.run([program(), "mount", source or store.url(), str(folder / "point"), "--region", store.region, "--cache-dir",
                            str(folder / "cache"), "--cache-size", "1G", *options],
                           env=env, capture_output=True, text=True, timeout=60)
 
@@ -44,10 +44,10 @@ def test_tls_of_an_unknown_authority_is_refused(folder):
 
 
 def test_bucket_in_the_host_name(folder):
-    with TestStore() as store:
+    with TestStore(bucket="bucket.s3") as store:  # what the store makes of the host bucket.s3.localhost
         store.put_generated("dir/a", MIB + 1, 6)
         endpoint = store.endpoint.replace("127.0.0.1", "s3.localhost")
-        done = mount_command(store, folder, "--endpoint-url", endpoint)
+        done = mount_command(store, folder, "--endpoint-url", endpoint, source="s3://bucket/")
         assert done.returncode == 0, done
         compare(read_all(folder / "point/dir/a"), MIB + 1, 6)
         assert subprocess.run([program(), "umount", str(folder / "point")]).returncode == 0

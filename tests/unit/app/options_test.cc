@@ -100,6 +100,7 @@ TEST_CASE("every setting takes a sensible value in all three places") {
                            {"stale-if-error", "false"},
                            {"passthrough", "off"},
                            {"read-ahead-kb", "1024"},
+                           {"extended-attributes", "false"},
                            {"allow-other", "true"},
                            {"uid", "1000"},
                            {"gid", "1001"},
