@@ -1,6 +1,7 @@
 """Several mounts and several readers on one cache folder: one download in total, and the limit is never passed."""
 
 import os
+import subprocess
 import threading
 
 import pytest
@@ -51,18 +52,31 @@ def test_readers_of_one_cold_shard(store, mount):
     assert size <= store.stats().body_bytes <= 1.05 * size
 
 
+@pytest.fixture
+def own_disk(run_folder):
+    """A file system of its own, whose use can be read at one instant: a walk over files sees one that is evicted and one
+    that is written after it."""
+    folder = run_folder / "own-disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M,mode=0700", "none", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+    folder.rmdir()
+
+
 @pytest.mark.parametrize("cache_size", ["32M"])
-def test_limit_with_eight_readers(store, mount, cache_size):
+def test_limit_with_eight_readers(store, own_disk, mount, cache_size):
     data = DataSet("train", {f"{i:03}.tar": 4 * MIB + i * 999 for i in range(40)}).put(store)  # 5 x the limit
     limit = int(cache_size[:-1]) * MIB
-    mounted = mount(data.prefix, cache_size=cache_size)
+    mounted = mount(data.prefix, cache_dir=own_disk / "cache", cache_size=cache_size)
     names = list(data.objects)
     stop = threading.Event()
     largest = []
 
     def sample():
         while not stop.is_set():
-            largest.append(used_bytes(mounted.cache))
+            space = os.statvfs(own_disk)
+            largest.append((space.f_blocks - space.f_bfree) * space.f_frsize)
             stop.wait(0.002)
 
     sampler = Together(sample)
