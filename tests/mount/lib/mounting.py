@@ -4,6 +4,7 @@ All mounts of a run lie below one folder and carry one mark in their environment
 found and taken away without touching anybody else's.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -19,6 +20,12 @@ MARK = "SHARDFS_TESTS_MARK"
 def program():
     top = pathlib.Path(__file__).resolve().parents[3]
     return os.environ.get("SHARDFS", str(top / "build" / "shardfs"))
+
+
+@functools.lru_cache(maxsize=None)
+def sanitized():
+    """Whether the program is a build with a sanitizer."""
+    return b"__sanitizer_" in pathlib.Path(program()).read_bytes()
 
 
 def environment(store=None, **more):
