@@ -25,7 +25,8 @@ def program():
 @functools.lru_cache(maxsize=None)
 def sanitized():
     """Whether the program is a build with a sanitizer."""
-    return b"__sanitizer_" in pathlib.Path(program()).read_bytes()
+    code = pathlib.Path(program()).read_bytes()
+    return b"__asan_init" in code or b"__tsan_init" in code
 
 
 def environment(store=None, **more):
