@@ -12,7 +12,7 @@ import uuid
 import pytest
 
 from lib.mounting import MARK, Mount, daemons, environment, gone, mounts_below, program
-from lib.waiting import until
+from lib.waiting import Child, until
 
 TEST_LIMIT_S = 120  # whoever hangs longer loses his daemons: every read then ends with an error, and the suite goes on
 
@@ -117,6 +117,7 @@ def mount(request, folder):
         return made[-1].start() if start else made[-1]
 
     yield make
+    Child.end_all()
     failures = []
     for mounted in reversed(made):
         try:

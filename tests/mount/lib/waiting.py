@@ -1,6 +1,7 @@
 """Waiting: for a condition with a deadline, and for work in threads and child processes that must not outlive a test."""
 
 import contextlib
+import ctypes
 import os
 import pickle
 import select
@@ -51,12 +52,15 @@ class Together:
 class Child:
     """A forked process that runs a function; what it returns or raises comes back by result()."""
 
+    living = set()
+
     def __init__(self, function):
         self._read, write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             _run_child(function, write)
         os.close(write)
+        Child.living.add(self)
 
     def result(self, patience_s=PATIENCE_S):
         with contextlib.closing(self):
@@ -87,7 +91,14 @@ class Child:
         self.pid = 0
         return (status,)
 
+    @classmethod
+    def end_all(cls):
+        """Those that a failed test did not wait for."""
+        for child in list(cls.living):
+            child.close()
+
     def close(self):
+        Child.living.discard(self)
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -98,6 +109,8 @@ class Child:
 
 
 def _run_child(function, write):
+    Child.living.clear()  # they are the parent's
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     try:
         try:
             answer = (False, function())
