@@ -187,7 +187,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
     }
     readahead::Advice advice{range, {}};
     const bool whole_in_cache = cache_file_ && cache_file_->complete();
-    const bool under_way = whole_in_cache || next_missing(range.begin, range.end, true) >= range.end;
+    const bool under_way = whole_in_cache || next_missing(range.begin, range.end) >= range.end;
     if (!counted) {
       // The cache failed it: whole blocks, so that they can be kept again, and one GET for all that wait for them.
       advice.demand = {base::align_down(range.begin, kBlockBytes), memory_.range_of(block_of(range.end - 1)).end};
@@ -243,7 +243,7 @@ void SourceFileImpl::prefetch(base::ByteRange range, store::Priority priority) {
   if (range.empty()) return;
   {
     std::lock_guard lock(mutex_);
-    if (changed_ || stopped_ || next_missing(range.begin, range.end, true) >= range.end) return;
+    if (changed_ || stopped_ || next_missing(range.begin, range.end) >= range.end) return;
     want(priority, range);
   }
   shared_.scheduler.enqueue(shared_from_this(), priority);
@@ -355,7 +355,7 @@ void SourceFileImpl::look_after_parked(base::SteadyTime now) {
     for (auto it = parked_.begin(); it != parked_.end();) {
       if ((*it)->deadline > now) {
         // Such as a block that was dropped for another read's sake.
-        if (next_missing((*it)->range.begin, (*it)->range.end, true) < (*it)->range.end) {
+        if (next_missing((*it)->range.begin, (*it)->range.end) < (*it)->range.end) {
           want(store::Priority::kDemand, (*it)->range);
           demand = true;
         }

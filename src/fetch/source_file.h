@@ -84,7 +84,7 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   void note_served(const base::ByteRange& range);
   uint64_t resident_bytes_of(const base::ByteRange& range) const;
   const Part* part_at(uint64_t offset) const;
-  uint64_t next_missing(uint64_t from, uint64_t end, bool skip_foreign) const;
+  uint64_t next_missing(uint64_t from, uint64_t end) const;
   uint64_t missing_end(uint64_t from, uint64_t end) const;
   void want(store::Priority priority, const base::ByteRange& range);
   std::vector<Ready> take_ready(const base::ByteRange& arrived);

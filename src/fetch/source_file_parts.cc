@@ -21,11 +21,11 @@ const Part* SourceFileImpl::part_at(uint64_t offset) const {
   return nullptr;
 }
 
-uint64_t SourceFileImpl::next_missing(uint64_t from, uint64_t end, bool skip_foreign) const {
+uint64_t SourceFileImpl::next_missing(uint64_t from, uint64_t end) const {
   while (from < end) {
     const uint32_t block = block_of(from);
     const base::ByteRange whole = memory_.range_of(block);
-    if (in_cache(block) || (skip_foreign && foreign_.count(block))) {
+    if (in_cache(block) || foreign_.count(block)) {
       from = whole.end;
     } else if (memory_.find(block) && memory_.next_page(from, false) > from) {
       from = memory_.next_page(from, false);
@@ -66,7 +66,7 @@ SourceFileImpl::Planned SourceFileImpl::plan_part(store::Priority priority, std:
   auto& wants = wants_[static_cast<size_t>(priority)];
   while (!wants.empty()) {
     auto& wanted = wants.front();
-    const uint64_t missing = next_missing(wanted.begin, wanted.end, true);
+    const uint64_t missing = next_missing(wanted.begin, wanted.end);
     if (stopped_ || changed_ || missing >= wanted.end) {
       wants.pop_front();
       continue;

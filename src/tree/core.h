@@ -96,6 +96,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void send_head(const LookupFlightPtr& flight);
   void send_below(const LookupFlightPtr& flight);
   void set_timer(const LookupFlightPtr& flight);
+  /// Calls on_overdue after stale_after unless the flight has settled by then.
+  template <class Flight>
+  void serve_stale_when_overdue(const std::shared_ptr<Flight>& flight);
   void on_head(const LookupFlightPtr& flight, base::Result<store::ObjectInfo> head);
   void on_below(const LookupFlightPtr& flight, base::Result<store::ListPage> page);
   void on_overdue(const LookupFlightPtr& flight);
@@ -111,7 +114,6 @@ class Core : public std::enable_shared_from_this<Core> {
   void consider_background(std::string_view directory, Later& later);
   ListingFlightPtr make_listing(std::string_view directory, store::Priority priority, Later& later);
   void ask_page(const ListingFlightPtr& flight);
-  void set_timer(const ListingFlightPtr& flight);
   void on_page(const ListingFlightPtr& flight, base::Result<store::ListPage> page);
   void on_overdue(const ListingFlightPtr& flight);
   void complete(const ListingFlightPtr& flight, Later& later);
@@ -159,5 +161,22 @@ class Core : public std::enable_shared_from_this<Core> {
   base::SteadyTime silent_until_{};  // the store left a question unanswered: until then nobody waits for it in vain
   std::shared_ptr<const std::function<void(const store::ObjectInfo&)>> file_found_;
 };
+
+template <class Flight>
+void Core::serve_stale_when_overdue(const std::shared_ptr<Flight>& flight) {
+  const base::TimerId timer =
+      timer_.schedule(options_.stale_after, [weak = weak_from_this(), weak_flight = std::weak_ptr<Flight>(flight)] {
+        const auto self = weak.lock();
+        const auto waiting = weak_flight.lock();
+        if (self && waiting) self->on_overdue(waiting);
+      });
+  bool needless = false;
+  {
+    std::lock_guard lock(mutex_);
+    needless = flight->settled;
+    flight->timer = timer;
+  }
+  if (needless) timer_.cancel(timer);
+}
 
 }  // namespace shardfs::tree

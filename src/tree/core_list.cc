@@ -100,7 +100,7 @@ std::shared_ptr<const Listing> Core::list_now_or_later(std::string_view path, Li
   }
   flight->waiters.push_back(std::move(done));
   if (old && options_.stale_if_error && flight->waiters.size() == 1) {
-    later.call([self = shared_from_this(), flight] { self->set_timer(flight); });
+    later.call([self = shared_from_this(), flight] { self->serve_stale_when_overdue(flight); });
   }
   return nullptr;
 }
@@ -148,22 +148,6 @@ void Core::ask_page(const ListingFlightPtr& flight) {
     flight->request = request;
   }
   if (raise && request) request->raise_to(store::Priority::kDemand);
-}
-
-void Core::set_timer(const ListingFlightPtr& flight) {
-  const base::TimerId timer = timer_.schedule(
-      options_.stale_after, [weak = weak_from_this(), weak_flight = std::weak_ptr<ListingFlight>(flight)] {
-        const auto self = weak.lock();
-        const auto waiting = weak_flight.lock();
-        if (self && waiting) self->on_overdue(waiting);
-      });
-  bool needless = false;
-  {
-    std::lock_guard lock(mutex_);
-    needless = flight->settled;
-    flight->timer = timer;
-  }
-  if (needless) timer_.cancel(timer);
 }
 
 void Core::on_page(const ListingFlightPtr& flight, base::Result<store::ListPage> page) {

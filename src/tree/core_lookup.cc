@@ -167,20 +167,7 @@ void Core::send_below(const LookupFlightPtr& flight) {
 }
 
 void Core::set_timer(const LookupFlightPtr& flight) {
-  if (!flight->last_known || !options_.stale_if_error) return;
-  const base::TimerId timer = timer_.schedule(
-      options_.stale_after, [weak = weak_from_this(), weak_flight = std::weak_ptr<LookupFlight>(flight)] {
-        const auto self = weak.lock();
-        const auto waiting = weak_flight.lock();
-        if (self && waiting) self->on_overdue(waiting);
-      });
-  bool needless = false;
-  {
-    std::lock_guard lock(mutex_);
-    needless = flight->settled;
-    flight->timer = timer;
-  }
-  if (needless) timer_.cancel(timer);
+  if (flight->last_known && options_.stale_if_error) serve_stale_when_overdue(flight);
 }
 
 void Core::on_head(const LookupFlightPtr& flight, base::Result<store::ObjectInfo> head) {

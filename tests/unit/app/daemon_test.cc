@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-#include "../control/temporary_folder.h"
+#include "../temporary_folder.h"
 #include "app/command.h"
 #include "app/message.h"
 #include "base/unique_fd.h"

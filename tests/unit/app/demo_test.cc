@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "../control/temporary_folder.h"
+#include "../temporary_folder.h"
 #include "app/child_process.h"
 #include "app/demo_report.h"
 #include "app/demo_shards.h"

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "../control/temporary_folder.h"
+#include "../temporary_folder.h"
 #include "base/unique_fd.h"
 
 namespace shardfs::app {

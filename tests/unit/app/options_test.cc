@@ -6,7 +6,7 @@
 #include <fstream>
 #include <set>
 
-#include "../control/temporary_folder.h"
+#include "../temporary_folder.h"
 
 namespace shardfs::app {
 namespace {

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "temporary_folder.h"
+#include "../temporary_folder.h"
 
 namespace shardfs::base {
 namespace {

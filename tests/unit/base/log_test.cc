@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "../temporary_folder.h"
 #include "base/unique_fd.h"
-#include "temporary_folder.h"
 
 namespace shardfs::base {
 namespace {

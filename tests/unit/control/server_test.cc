@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "../temporary_folder.h"
 #include "base/unique_fd.h"
 #include "shardfs/control_client.h"
-#include "temporary_folder.h"
 
 namespace shardfs::control {
 namespace {

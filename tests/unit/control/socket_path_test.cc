@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "temporary_folder.h"
+#include "../temporary_folder.h"
 
 namespace shardfs::control {
 namespace {
