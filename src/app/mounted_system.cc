@@ -179,7 +179,7 @@ Result<void> MountedSystem::mount() {
 
   // A name that is not known costs a HEAD: the first bytes are under way before the reader has opened it.
   tree_->on_file_found([this](const store::ObjectInfo& info) {
-    fetcher_->open(info)->prefetch({0, kFirstBytes}, store::Priority::kDemand);
+    fetcher_->open(info)->prefetch({0, kFirstBytes}, fetch::Cause::kDemand);
   });
 
   fuse::SessionOptions wanted;

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "fetch/cause.h"
+
 namespace shardfs::control {
 namespace {
 
@@ -135,10 +137,9 @@ std::string stats_json(const MountFacts& facts, const Metrics& metrics) {
   const Registry registry(metrics);
   json gauges = json::object();
   for (const auto& entry : registry.gauges) gauges[full_name(entry)] = entry.metric->value();
-  const json fetched = {{"demand", registry.counter("fetch_received_bytes", "demand")},
-                        {"readahead", registry.counter("fetch_received_bytes", "readahead")},
-                        {"warm", registry.counter("fetch_received_bytes", "warm")},
-                        {"total", registry.sum("fetch_received_bytes")}};
+  json fetched = {{"total", registry.sum("fetch_received_bytes")}};
+  for (const fetch::Cause cause : fetch::kAllCauses)
+    fetched[std::string(name_of(cause))] = registry.counter("fetch_received_bytes", name_of(cause));
   const json result = {
       {"schema", 1},
       {"source", facts.source},

@@ -84,8 +84,10 @@ void show_reads(Table& table, const json& stats) {
   table.row("partial hits", fmt::format("{} ({})", count(stats, "partial_hits"), bytes(stats, "partial_hit_bytes")));
   table.row("misses", fmt::format("{} ({})", count(stats, "misses"), bytes(stats, "miss_bytes")));
   const json fetched = part(stats, "fetched_bytes");
-  table.row("fetched", fmt::format("{} (demand {}, readahead {}, warm {})", bytes(fetched, "total"),
-                                   bytes(fetched, "demand"), bytes(fetched, "readahead"), bytes(fetched, "warm")));
+  table.row("fetched",
+            fmt::format("{} (demand {}, readahead {}, small files {}, next shard {}, warm {})", bytes(fetched, "total"),
+                        bytes(fetched, "demand"), bytes(fetched, "readahead"), bytes(fetched, "small_files"),
+                        bytes(fetched, "next_shard"), bytes(fetched, "warm")));
   table.row("now", fmt::format("{:.1f} MB/s from the store, {:.1f} MB/s to readers",
                                number(stats, "throughput_mb_per_s"), number(stats, "read_mb_per_s")));
   table.row("read latency", quantiles(part(stats, "read_seconds")));

@@ -23,6 +23,7 @@
 #include "base/executor.h"
 #include "base/metrics.h"
 #include "cache/cache.h"
+#include "fetch/cause.h"
 #include "readahead/policy.h"
 #include "store/object.h"
 #include "store/object_store.h"
@@ -70,8 +71,13 @@ class SourceFile {
   virtual void closed() = 0;
   /// `done` may run before it returns (then the result is null: nothing to cancel).
   virtual std::shared_ptr<ParkedRead> read(base::ByteRange range, uint32_t process, ReadDone done) = 0;
-  /// Wanted, not waited for.
-  virtual void prefetch(base::ByteRange range, store::Priority priority) = 0;
+  /// Wanted, not waited for. `done` runs exactly once, under no lock, on any thread and perhaps before this returns,
+  /// when nothing of the range is wanted or under way any more: resident, refused, failed, cancelled, or the mount
+  /// ends.
+  virtual void prefetch(base::ByteRange range, Cause cause, std::function<void()> done = {}) = 0;
+  /// Drops what only prefetch wanted (small files, next shard, warm) and no reader waits for; parts of it under way are
+  /// cancelled.
+  virtual void cancel_prefetch() = 0;
   /// The complete, verified cache file and a pin on it, if the kernel may read it by itself now; else nulls.
   struct Backing {
     std::shared_ptr<cache::CacheFile> file;

@@ -1,6 +1,7 @@
 #include "fetch/scheduler.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "fetch/part.h"
 #include "fetch/shared.h"
@@ -13,63 +14,65 @@ Scheduler::Scheduler(Shared& shared)
       connections_(std::max(1u, shared.options.connections)),
       demand_reserve_(connections_ < 4 ? connections_ / 2 : std::max(2u, connections_ / 8)) {}
 
-void Scheduler::enqueue(std::shared_ptr<SourceFileImpl> file, store::Priority priority) {
+void Scheduler::enqueue(std::shared_ptr<SourceFileImpl> file, Cause cause) {
   std::lock_guard lock(mutex_);
-  auto& queue = queues_[static_cast<size_t>(priority)];
+  auto& queue = queues_[index_of(cause)];
   if (std::find(queue.begin(), queue.end(), file) == queue.end()) queue.push_back(std::move(file));
 }
 
-bool Scheduler::may_start(size_t priority) const {
-  const unsigned active = active_[0] + active_[1] + active_[2];
-  if (priority == 0) return active < connections_;
-  return active_[1] + active_[2] < connections_ - demand_reserve_ && active < connections_;
+unsigned Scheduler::active() const { return std::accumulate(active_.begin(), active_.end(), 0u); }
+
+bool Scheduler::may_start(Cause cause) const {
+  if (active() >= connections_) return false;
+  return cause == Cause::kDemand || active() - active_[index_of(Cause::kDemand)] < connections_ - demand_reserve_;
 }
 
-std::shared_ptr<Part> Scheduler::plan_next(bool& out_of_memory) {
-  for (size_t priority = 0; priority < queues_.size(); ++priority) {
-    auto& queue = queues_[priority];
-    while (!queue.empty() && may_start(priority)) {
-      const auto file = queue.front();
-      std::shared_ptr<Part> part;
-      const auto planned = file->plan_part(static_cast<store::Priority>(priority), part);
+Scheduler::Next Scheduler::plan_next() {
+  Next next;
+  for (const Cause cause : kAllCauses) {
+    auto& queue = queues_[index_of(cause)];
+    while (!queue.empty() && may_start(cause)) {
+      auto file = queue.front();
+      const auto planned = file->plan_part(cause, next.part);
       if (planned == SourceFileImpl::Planned::kNoMemory) {
-        out_of_memory = true;
-        return nullptr;
+        next.out_of_memory = cause;
+        return next;
       }
       queue.pop_front();
-      if (planned == SourceFileImpl::Planned::kNothing) continue;
-      queue.push_back(file);
-      ++active_[priority];
-      return part;
+      if (planned == SourceFileImpl::Planned::kNothing) {
+        next.without_wants.push_back(std::move(file));
+        continue;
+      }
+      queue.push_back(std::move(file));
+      ++active_[index_of(cause)];
+      return next;
     }
   }
-  return nullptr;
+  return next;
 }
 
 void Scheduler::pump() {
   while (!shared_.stopping) {
-    bool out_of_memory = false;
-    size_t first_waiting = 0;
-    std::shared_ptr<Part> part;
+    Next next;
     {
       std::lock_guard lock(mutex_);
-      part = plan_next(out_of_memory);
-      if (out_of_memory) starved_ = true;
-      while (first_waiting + 1 < queues_.size() && queues_[first_waiting].empty()) ++first_waiting;
+      next = plan_next();
+      if (next.out_of_memory) starved_ = true;
     }
-    if (part) {
-      part->file->start_part(part);
+    for (const auto& file : next.without_wants) file->tell_settled();
+    if (next.part) {
+      next.part->file->start_part(next.part);
       continue;
     }
-    if (!out_of_memory || !evict(static_cast<store::Priority>(first_waiting))) break;
+    if (!next.out_of_memory || !evict(*next.out_of_memory)) break;
   }
   shared_.metrics.memory_bytes.set(static_cast<int64_t>(shared_.budget.used_bytes()));
 }
 
-void Scheduler::part_ended(store::Priority priority) {
+void Scheduler::part_ended(Cause cause) {
   std::lock_guard lock(mutex_);
-  --active_[static_cast<size_t>(priority)];
-  if (active_[0] + active_[1] + active_[2] == 0) idle_.notify_all();
+  --active_[index_of(cause)];
+  if (active() == 0) idle_.notify_all();
 }
 
 void Scheduler::memory_freed() {
@@ -81,8 +84,9 @@ void Scheduler::add_idle(std::weak_ptr<SourceFileImpl> file, uint32_t block, boo
   (saved ? saved_ : unsaved_).push_back({std::move(file), block});
 }
 
-bool Scheduler::evict(store::Priority priority) {
-  const bool demand = priority == store::Priority::kDemand;
+bool Scheduler::evict(Cause cause) {
+  const bool demand = cause == Cause::kDemand;
+  if (is_guess(cause) && drop_one(saved_, Droppable::kOfClosed)) return true;
   if (drop_one(saved_, Droppable::kOfOpen)) return true;
   if (drop_one(unsaved_, demand ? Droppable::kOfOpen : Droppable::kOfClosed)) return true;
   // Reads that each hold a part of what they need, and no memory for the rest: one of them goes back to the start.
@@ -141,7 +145,7 @@ void Scheduler::trim(std::deque<IdleBlock>& blocks) {
 void Scheduler::wait_until_idle() {
   std::unique_lock lock(mutex_);
   for (auto& queue : queues_) queue.clear();
-  idle_.wait(lock, [&] { return active_[0] + active_[1] + active_[2] == 0; });
+  idle_.wait(lock, [&] { return active() == 0; });
 }
 
 }  // namespace shardfs::fetch

@@ -1,5 +1,5 @@
 // Scheduler: which part starts next. It shares the connections and the memory of the mount among all files with wants:
-// demand first, then read-ahead, then warm-up; within one priority the files take turns.
+// in the order of causes, demand first; within one cause the files take turns.
 // It does not know what a part is made of: files plan and start their own.
 // Thread rule: thread-safe. Lock order: mutex_, then a file's lock, then idle_mutex_ (a leaf).
 #pragma once
@@ -11,9 +11,10 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
-#include "store/object_store.h"
+#include "fetch/cause.h"
 
 namespace shardfs::fetch {
 
@@ -28,12 +29,12 @@ class Scheduler {
 
   explicit Scheduler(Shared& shared);
 
-  /// The file has something wanted at this priority. Does not start anything: call pump after it, under no lock.
-  void enqueue(std::shared_ptr<SourceFileImpl> file, store::Priority priority);
+  /// The file has something wanted for this cause. Does not start anything: call pump after it, under no lock.
+  void enqueue(std::shared_ptr<SourceFileImpl> file, Cause cause);
   /// Starts parts while there are wants, connections and memory. Under no lock of the caller's.
   void pump();
   /// A part has ended; its connection is free. Does not pump.
-  void part_ended(store::Priority priority);
+  void part_ended(Cause cause);
   /// Memory may have become free. Pumps if anybody waits for it.
   void memory_freed();
   /// A full block that may be dropped when memory is short: one that is in the cache file too, or one that is not.
@@ -48,9 +49,15 @@ class Scheduler {
     std::weak_ptr<SourceFileImpl> file;
     uint32_t block;
   };
-  std::shared_ptr<Part> plan_next(bool& out_of_memory);
-  bool may_start(size_t priority) const;
-  bool evict(store::Priority priority);
+  struct Next {
+    std::shared_ptr<Part> part;          // null: nothing can start now
+    std::optional<Cause> out_of_memory;  // whose part waits for memory
+    std::vector<std::shared_ptr<SourceFileImpl>> without_wants;
+  };
+  Next plan_next();
+  bool may_start(Cause cause) const;
+  unsigned active() const;
+  bool evict(Cause cause);
   bool drop_one(std::deque<IdleBlock>& blocks, Droppable which);
   void trim(std::deque<IdleBlock>& blocks);
 
@@ -59,8 +66,8 @@ class Scheduler {
   const unsigned demand_reserve_;  // connections that only demand may use
   std::mutex mutex_;               // guards queues_, active_
   std::condition_variable idle_;
-  std::array<std::deque<std::shared_ptr<SourceFileImpl>>, 3> queues_;
-  std::array<unsigned, 3> active_{};
+  std::array<std::deque<std::shared_ptr<SourceFileImpl>>, kCauses> queues_;
+  std::array<unsigned, kCauses> active_{};
   std::atomic<bool> starved_{false};  // somebody waits for memory
   std::mutex idle_mutex_;             // guards the two below
   std::deque<IdleBlock> saved_;

@@ -9,8 +9,6 @@ FetchMetrics::FetchMetrics(base::Metrics& m)
       partial_hit_bytes(m.counter("fetch_partial_hit_bytes")),
       misses(m.counter("fetch_misses")),
       miss_bytes(m.counter("fetch_miss_bytes")),
-      received{&m.counter("fetch_received_bytes", "demand"), &m.counter("fetch_received_bytes", "readahead"),
-               &m.counter("fetch_received_bytes", "warm")},
       bypassed_bytes(m.counter("fetch_bypassed_bytes")),
       refetched_blocks(m.counter("fetch_cache_failures")),
       parked_reads(m.gauge("fetch_parked_reads")),
@@ -18,7 +16,9 @@ FetchMetrics::FetchMetrics(base::Metrics& m)
       memory_bytes(m.gauge("fetch_memory_bytes")),
       memory_limit_bytes(m.gauge("fetch_memory_limit_bytes")),
       disk_writes(m.gauge("fetch_disk_writes")),
-      stall(m.histogram("fetch_stall_seconds")) {}
+      stall(m.histogram("fetch_stall_seconds")) {
+  for (const Cause cause : kAllCauses) received[index_of(cause)] = &m.counter("fetch_received_bytes", name_of(cause));
+}
 
 void Shared::post(base::Task task) {
   {

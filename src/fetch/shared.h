@@ -1,6 +1,7 @@
 // Shared: what all parts of one Fetcher use. Thread rule: set up before the first file is opened, then constant.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -17,7 +18,7 @@ namespace shardfs::fetch {
 struct FetchMetrics {
   explicit FetchMetrics(base::Metrics& metrics);
   base::Counter &hits, &hit_bytes, &partial_hits, &partial_hit_bytes, &misses, &miss_bytes;
-  base::Counter* received[3];  // by store::Priority
+  std::array<base::Counter*, kCauses> received;
   base::Counter &bypassed_bytes, &refetched_blocks;
   base::Gauge &parked_reads, &parts, &memory_bytes, &memory_limit_bytes, &disk_writes;
   base::Histogram& stall;

@@ -2,6 +2,7 @@
 #include "fetch/source_file.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/log.h"
 #include "fetch/parked.h"
@@ -31,15 +32,22 @@ SourceFileImpl::SourceFileImpl(Shared& shared, store::ObjectInfo info, store::Ob
       policy_(info_.size_bytes, shared.options.readahead),
       memory_(info_.size_bytes) {}
 
-SourceFileImpl::~SourceFileImpl() = default;
+SourceFileImpl::~SourceFileImpl() {
+  for (const auto& prefetch : prefetches_) prefetch.done();  // nothing under way holds it, so nothing is
+}
 
 void SourceFileImpl::opened(uint32_t) {
   if (shared_.env.cache) shared_.env.cache->touch(id_);
-  std::lock_guard lock(mutex_);
-  ++handles_;
-  cache_refused_ = false;  // what kept it out may be over
-  changed_.reset();        // the store may have this version again, or have sent a wrong answer
-  policy_.on_open();
+  std::vector<store::RequestHandle> raised;
+  {
+    std::lock_guard lock(mutex_);
+    ++handles_;
+    cache_refused_ = false;  // what kept it out may be over
+    changed_.reset();        // the store may have this version again, or have sent a wrong answer
+    policy_.on_open();
+    raised = raise_parts({0, info_.size_bytes}, Cause::kReadahead);
+  }
+  for (const auto& request : raised) request->raise_to(store::Priority::kReadahead);
 }
 
 void SourceFileImpl::closed() {
@@ -55,23 +63,6 @@ void SourceFileImpl::closed() {
   shared_.env.timer.schedule(kReopenGrace, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->end_predictions();
   });
-}
-
-void SourceFileImpl::end_predictions() {
-  std::vector<store::RequestHandle> unwanted;
-  {
-    std::lock_guard lock(mutex_);
-    if (handles_ > 0) return;
-    // Nobody reads it and nothing would keep it: what was only predicted is not worth its bytes.
-    for (auto priority : {store::Priority::kReadahead, store::Priority::kWarm})
-      wants_[static_cast<size_t>(priority)].clear();
-    for (const auto& part : parts_) {
-      if (part->priority != store::Priority::kDemand && part->request && !overlaps_parked(part->range))
-        unwanted.push_back(part->request);
-    }
-  }
-  for (const auto& request : unwanted) request->cancel();
-  shared_.scheduler.memory_freed();
 }
 
 void SourceFileImpl::find_cache_file() {
@@ -175,7 +166,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
   const base::ByteRange& range = read->range;
   std::optional<PieceList> pieces;
   std::optional<base::Error> refusal;
-  std::vector<store::RequestHandle> urgent;
+  std::vector<store::RequestHandle> urgent, raised;
   bool demand = false, ahead = false;
   {
     std::lock_guard lock(mutex_);
@@ -211,43 +202,34 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
       parked_.push_back(read);
       metrics.parked_reads.add(1);
       if (!under_way) {
-        want(store::Priority::kDemand, advice.demand);
+        want(Cause::kDemand, advice.demand);
         demand = true;
       }
       for (const auto& part : parts_) {
-        if (part->priority != store::Priority::kDemand && part->request && !part->range.intersect(range).empty())
+        if (part->urgency != Cause::kDemand && part->request && !part->range.intersect(range).empty())
           urgent.push_back(part->request);
       }
     }
     if (!changed_ && !stopped_) {
       for (const auto& wanted : advice.ahead) {
-        want(store::Priority::kReadahead, wanted);
+        want(Cause::kReadahead, wanted);
+        auto under_way_ahead = raise_parts(wanted, Cause::kReadahead);
+        std::move(under_way_ahead.begin(), under_way_ahead.end(), std::back_inserter(raised));
         ahead = true;
       }
     }
   }
   for (const auto& request : urgent) request->raise_to(store::Priority::kDemand);
+  for (const auto& request : raised) request->raise_to(store::Priority::kReadahead);
   start_pending(demand, ahead);
   if (pieces) deliver(read, std::move(*pieces));
   if (refusal) end_read(read, std::move(*refusal));
 }
 
 void SourceFileImpl::start_pending(bool demand, bool ahead) {
-  if (demand) shared_.scheduler.enqueue(shared_from_this(), store::Priority::kDemand);
-  if (ahead) shared_.scheduler.enqueue(shared_from_this(), store::Priority::kReadahead);
+  if (demand) shared_.scheduler.enqueue(shared_from_this(), Cause::kDemand);
+  if (ahead) shared_.scheduler.enqueue(shared_from_this(), Cause::kReadahead);
   if (demand || ahead) shared_.scheduler.pump();
-}
-
-void SourceFileImpl::prefetch(base::ByteRange range, store::Priority priority) {
-  range = range.intersect({0, info_.size_bytes});
-  if (range.empty()) return;
-  {
-    std::lock_guard lock(mutex_);
-    if (changed_ || stopped_ || next_missing(range.begin, range.end) >= range.end) return;
-    want(priority, range);
-  }
-  shared_.scheduler.enqueue(shared_from_this(), priority);
-  shared_.scheduler.pump();
 }
 
 void SourceFileImpl::deliver(const ParkedPtr& read, PieceList pieces) {
@@ -356,7 +338,7 @@ void SourceFileImpl::look_after_parked(base::SteadyTime now) {
       if ((*it)->deadline > now) {
         // Such as a block that was dropped for another read's sake.
         if (next_missing((*it)->range.begin, (*it)->range.end) < (*it)->range.end) {
-          want(store::Priority::kDemand, (*it)->range);
+          want(Cause::kDemand, (*it)->range);
           demand = true;
         }
         ++it;
@@ -414,6 +396,7 @@ void SourceFileImpl::stop() {
   }
   for (const auto& read : parked) end_read(read, {base::Code::kCancelled, "the mount ends"});
   for (const auto& request : requests) request->cancel();
+  tell_settled();
 }
 
 void SourceFileImpl::drop_memory() {

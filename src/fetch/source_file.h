@@ -30,16 +30,19 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   void opened(uint32_t process) override;
   void closed() override;
   std::shared_ptr<ParkedRead> read(base::ByteRange range, uint32_t process, ReadDone done) override;
-  void prefetch(base::ByteRange range, store::Priority priority) override;
+  void prefetch(base::ByteRange range, Cause cause, std::function<void()> done) override;
+  void cancel_prefetch() override;
   Backing backing() override;
   uint64_t cached_bytes() override;
   std::string state() override;
 
   // For the scheduler.
   enum class Planned { kPart, kNothing, kNoMemory };
-  Planned plan_part(store::Priority priority, std::shared_ptr<Part>& part);
+  Planned plan_part(Cause cause, std::shared_ptr<Part>& part);
   /// Takes the fill rights, then starts the GET. Under no lock.
   void start_part(const std::shared_ptr<Part>& part);
+  /// Calls the `done` of every prefetch that has come to its end. Under no lock.
+  void tell_settled();
   enum class Drop { kDropped, kKept, kGone };
   Drop drop_block(uint32_t block, Scheduler::Droppable which);
   bool in_memory(uint32_t block);
@@ -71,6 +74,10 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
     ParkedPtr read;
     PieceList pieces;
   };
+  struct Prefetch {
+    base::ByteRange range;
+    std::function<void()> done;
+  };
   struct Ended {
     ParkedPtr read;
     base::Error error;
@@ -86,7 +93,12 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   const Part* part_at(uint64_t offset) const;
   uint64_t next_missing(uint64_t from, uint64_t end) const;
   uint64_t missing_end(uint64_t from, uint64_t end) const;
-  void want(store::Priority priority, const base::ByteRange& range);
+  void want(Cause cause, const base::ByteRange& range);
+  bool is_wanted(const base::ByteRange& range) const;
+  /// Parts of the range under way become at least as urgent; those whose request is to be told.
+  std::vector<store::RequestHandle> raise_parts(const base::ByteRange& range, Cause cause);
+  /// Parts under way from this urgency on that no read waits for: to be cancelled, without the lock.
+  std::vector<store::RequestHandle> give_up_parts(Cause first);
   std::vector<Ready> take_ready(const base::ByteRange& arrived);
   void settle_failed_part(const Part& part, const base::Error& error, std::vector<Ended>& ended);
   ParkedPtr unpark(Parked* read);
@@ -97,6 +109,8 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   void deliver(const ParkedPtr& read, PieceList pieces);
   void note_if_idle();
   void end_predictions();
+  /// From this cause on: nothing is wanted any more, and parts that nobody waits for are cancelled.
+  void give_up(Cause first);
   void deliver_all(std::vector<Ready> ready);
   void end_read(const ParkedPtr& read, base::Error error);
   void refetch(const ParkedPtr& read, const base::Error& error);
@@ -126,7 +140,8 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   bool cache_looked_up_ = false;
   bool cache_refused_ = false;  // it may not enter, or the disk failed: stream
   bool complete_told_ = false;  // on_complete was called, or need not be
-  std::array<std::deque<base::ByteRange>, 3> wants_;
+  std::array<std::deque<base::ByteRange>, kCauses> wants_;
+  std::vector<Prefetch> prefetches_;  // those that somebody wants to hear of
   std::vector<std::shared_ptr<Part>> parts_;
   std::list<ParkedPtr> parked_;
   std::map<uint32_t, base::SteadyTime> foreign_;  // blocks that another process fills, since when

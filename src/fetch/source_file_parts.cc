@@ -13,6 +13,18 @@ namespace {
 // which a connection of 90 MB/s would carry 2.7 MB.
 constexpr size_t kSmallestAheadBlocks = 2;
 
+/// What a part must leave of the memory for more urgent ones. Guesses use what is spare: half stays free.
+uint64_t kept_free_bytes(Cause cause, uint64_t memory_bytes) {
+  switch (cause) {
+    case Cause::kDemand: return 0;
+    case Cause::kReadahead:
+    case Cause::kSmallFiles: return std::max(memory_bytes / 8, 2 * kBlockBytes);
+    case Cause::kNextShard:
+    case Cause::kWarm: return std::max(memory_bytes / 2, 2 * kBlockBytes);
+  }
+  return 0;
+}
+
 }  // namespace
 
 const Part* SourceFileImpl::part_at(uint64_t offset) const {
@@ -54,16 +66,9 @@ uint64_t SourceFileImpl::missing_end(uint64_t from, uint64_t end) const {
   return end;
 }
 
-void SourceFileImpl::want(store::Priority priority, const base::ByteRange& range) {
-  auto& wants = wants_[static_cast<size_t>(priority)];
-  const bool known =
-      std::any_of(wants.begin(), wants.end(), [&](const auto& wanted) { return wanted.contains(range); });
-  if (!known) wants.push_back(range);
-}
-
-SourceFileImpl::Planned SourceFileImpl::plan_part(store::Priority priority, std::shared_ptr<Part>& part) {
+SourceFileImpl::Planned SourceFileImpl::plan_part(Cause cause, std::shared_ptr<Part>& part) {
   std::lock_guard lock(mutex_);
-  auto& wants = wants_[static_cast<size_t>(priority)];
+  auto& wants = wants_[index_of(cause)];
   while (!wants.empty()) {
     auto& wanted = wants.front();
     const uint64_t missing = next_missing(wanted.begin, wanted.end);
@@ -74,8 +79,8 @@ SourceFileImpl::Planned SourceFileImpl::plan_part(store::Priority priority, std:
     const uint64_t begin = base::align_down(missing, kPageBytes);
     const uint64_t limit = base::align_down(begin, kBlockBytes) + shared_.options.part_bytes;
     uint64_t end = missing_end(begin, std::min(wanted.end, limit));
-    const bool demand = priority == store::Priority::kDemand;
-    const uint64_t keep_free = demand ? 0 : std::max(shared_.options.memory_bytes / 8, 2 * kBlockBytes);
+    const bool demand = cause == Cause::kDemand;
+    const uint64_t keep_free = kept_free_bytes(cause, shared_.options.memory_bytes);
     std::vector<std::shared_ptr<base::Buffer>> buffers;
     size_t blocks = block_of(end - 1) - block_of(begin) + 1;
     for (uint32_t block = block_of(begin); buffers.size() < blocks; ++block) {
@@ -86,7 +91,7 @@ SourceFileImpl::Planned SourceFileImpl::plan_part(store::Priority priority, std:
     }
     if (buffers.size() < (demand ? 1 : std::min(blocks, kSmallestAheadBlocks))) return Planned::kNoMemory;
     if (buffers.size() < blocks) end = memory_.range_of(block_of(begin) + buffers.size() - 1).end;
-    part = std::make_shared<Part>(shared_from_this(), base::ByteRange{begin, end}, priority);
+    part = std::make_shared<Part>(shared_from_this(), base::ByteRange{begin, end}, cause);
     for (size_t i = 0; i < buffers.size(); ++i) {
       const uint32_t block = block_of(begin) + i;
       if (!memory_.find(block)) memory_.add(block, buffers[i]);
@@ -149,20 +154,19 @@ void SourceFileImpl::start_part(const std::shared_ptr<Part>& part) {
     part->range = run;
     part->progress = run.begin;
     if (run_end > run_begin && run.end < planned.end) {
-      wants_[static_cast<size_t>(part->priority)].push_front({run.end, planned.end});
+      wants_[index_of(part->cause)].push_front({run.end, planned.end});
       rewanted = true;
     }
     if (run.size() < planned.size()) ready = take_ready(planned);
     get.key = info_.key;
     get.range = part->range;
     get.expect = info_;
-    get.priority = part->priority != store::Priority::kDemand && overlaps_parked(part->range) ? store::Priority::kDemand
-                                                                                              : part->priority;
+    get.priority = overlaps_parked(part->range) ? store::Priority::kDemand : priority_of(part->urgency);
     get.deadline = shared_.options.demand_deadline;
   }
   deliver_all(std::move(ready));
   if (poll) schedule_foreign_poll();
-  if (rewanted) shared_.scheduler.enqueue(shared_from_this(), part->priority);
+  if (rewanted) shared_.scheduler.enqueue(shared_from_this(), part->cause);
   if (get.range.empty()) return end_part(part, {});
   auto request = shared_.env.store.get(get, part, [part](base::Result<void> result) {
     const auto file = part->file;
@@ -173,7 +177,7 @@ void SourceFileImpl::start_part(const std::shared_ptr<Part>& part) {
   {
     std::lock_guard lock(mutex_);
     part->request = request;
-    stop = stopped_;
+    stop = stopped_ || (part->unwanted && !overlaps_parked(part->range));
   }
   if (stop) request->cancel();
 }
@@ -185,7 +189,7 @@ void SourceFileImpl::on_received(Part& part, uint64_t progress) {
     std::lock_guard lock(mutex_);
     const uint64_t from = part.progress;
     part.progress = progress;
-    shared_.metrics.received[static_cast<size_t>(part.priority)]->add(progress - from);
+    shared_.metrics.received[index_of(part.cause)]->add(progress - from);
     for (uint64_t at = from; at < progress;) {
       const uint32_t block = block_of(at);
       const uint64_t to = std::min(progress, memory_.range_of(block).end);
@@ -194,7 +198,7 @@ void SourceFileImpl::on_received(Part& part, uint64_t progress) {
         const bool granted = part.granted[i];
         const uint64_t waiting = shared_.writing_bytes.load();
         // The disk is slower than the network: what a reader asked for does not wait for it.
-        const bool bypass = part.priority == store::Priority::kDemand && waiting > shared_.options.memory_bytes / 2;
+        const bool bypass = part.cause == Cause::kDemand && waiting > shared_.options.memory_bytes / 2;
         if (part.target && !bypass) {
           MemoryBlock* full = memory_.find(block);
           full->writing = true;
@@ -218,7 +222,7 @@ void SourceFileImpl::on_received(Part& part, uint64_t progress) {
 }
 
 void SourceFileImpl::settle_failed_part(const Part& part, const base::Error& error, std::vector<Ended>& ended) {
-  const bool final = part.priority == store::Priority::kDemand || changed_ || error.code == base::Code::kPermission ||
+  const bool final = part.cause == Cause::kDemand || changed_ || error.code == base::Code::kPermission ||
                      error.code == base::Code::kIntegrity;
   const base::ByteRange lost{base::align_down(part.progress, kPageBytes), part.range.end};
   for (auto it = parked_.begin(); it != parked_.end();) {
@@ -228,7 +232,7 @@ void SourceFileImpl::settle_failed_part(const Part& part, const base::Error& err
       continue;
     }
     if (!final) {
-      want(store::Priority::kDemand, {base::align_down(touched.begin, kPageBytes), touched.end});
+      want(Cause::kDemand, {base::align_down(touched.begin, kPageBytes), touched.end});
       ++it;
       continue;
     }
@@ -280,8 +284,9 @@ void SourceFileImpl::end_part(const std::shared_ptr<Part>& part, const base::Res
   }
   part->buffers.clear();
   note_if_idle();
-  if (demand) shared_.scheduler.enqueue(shared_from_this(), store::Priority::kDemand);
-  shared_.scheduler.part_ended(part->priority);
+  if (demand) shared_.scheduler.enqueue(shared_from_this(), Cause::kDemand);
+  shared_.scheduler.part_ended(part->cause);
+  tell_settled();
 }
 
 }  // namespace shardfs::fetch

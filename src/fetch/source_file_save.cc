@@ -121,7 +121,7 @@ SourceFileImpl::Drop SourceFileImpl::drop_block(uint32_t block, Scheduler::Dropp
   const bool filling = std::any_of(parts_.begin(), parts_.end(),
                                    [&](const auto& part) { return !part->range.intersect(whole).empty(); });
   if (filling) return found->full ? Drop::kKept : Drop::kGone;  // listed again when the part ends
-  if (!found->saved && handles_ > 0 && which == Scheduler::Droppable::kOfClosed) return Drop::kKept;
+  if (handles_ > 0 && which == Scheduler::Droppable::kOfClosed) return Drop::kKept;
   if (which != Scheduler::Droppable::kOfParked && overlaps_parked(whole)) return Drop::kKept;
   memory_.erase(block);
   return Drop::kDropped;
@@ -173,7 +173,7 @@ void SourceFileImpl::poll_foreign() {
       }
       if (late) impatient_.insert(block);
       const bool urgent = overlaps_parked(range);
-      want(urgent ? store::Priority::kDemand : store::Priority::kReadahead, range);
+      want(urgent ? Cause::kDemand : Cause::kReadahead, range);
       (urgent ? demand : ahead) = true;
     }
     again = polling_foreign_ = !foreign_.empty() && !stopped_;
@@ -182,6 +182,7 @@ void SourceFileImpl::poll_foreign() {
   if (target) tell_if_complete(*target);
   if (again) schedule_foreign_poll();
   start_pending(demand, ahead);
+  tell_settled();
 }
 
 }  // namespace shardfs::fetch

@@ -26,7 +26,8 @@ TEST_CASE("an empty registry gives every field") {
   CHECK(stats["passthrough"] == false);
   CHECK(stats["passthrough_reason"] == "no CAP_SYS_ADMIN");
   CHECK(stats["hit_ratio"].is_null());
-  CHECK(stats["fetched_bytes"] == json{{"demand", 0}, {"readahead", 0}, {"warm", 0}, {"total", 0}});
+  CHECK(stats["fetched_bytes"] ==
+        json{{"demand", 0}, {"readahead", 0}, {"small_files", 0}, {"next_shard", 0}, {"warm", 0}, {"total", 0}});
   CHECK(stats["read_seconds"]["count"] == 0);
   CHECK(stats["read_seconds"]["p99"] == 0);
   CHECK(stats["metrics"]["counters"].empty());
@@ -82,7 +83,8 @@ TEST_CASE("counts, labels and gauges are in their fields") {
   CHECK(stats["partial_hit_bytes"] == 200);
   CHECK(stats["misses"] == 1);
   CHECK(stats["miss_bytes"] == 100);
-  CHECK(stats["fetched_bytes"] == json{{"demand", 7}, {"readahead", 8}, {"warm", 9}, {"total", 24}});
+  CHECK(stats["fetched_bytes"] ==
+        json{{"demand", 7}, {"readahead", 8}, {"small_files", 0}, {"next_shard", 0}, {"warm", 9}, {"total", 24}});
   CHECK(stats["requests"] == json{{"get", 5}, {"head", 6}, {"list", 7}});
   CHECK(stats["errors"] == json{{"transient", 2}});
   CHECK(stats["retries"] == 4);

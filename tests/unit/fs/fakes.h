@@ -235,7 +235,11 @@ class FakeSource final : public fetch::SourceFile {
     parked.push_back(read);
     return read;
   }
-  void prefetch(base::ByteRange, store::Priority) override {}
+  void prefetch(base::ByteRange range, fetch::Cause cause, std::function<void()> done) override {
+    std::lock_guard lock(mutex_);
+    prefetches.push_back({range, cause, std::move(done)});
+  }
+  void cancel_prefetch() override { ++cancelled_prefetches; }
   Backing backing() override {
     if (const auto hook = in_backing) hook();
     if (!complete) return {};
@@ -250,6 +254,13 @@ class FakeSource final : public fetch::SourceFile {
   std::optional<base::Error> read_error;
   std::function<void()> in_backing;
   std::vector<std::shared_ptr<FakeParkedRead>> parked;
+  struct Prefetch {
+    base::ByteRange range;
+    fetch::Cause cause;
+    std::function<void()> done;  // called by the test
+  };
+  std::vector<Prefetch> prefetches;
+  std::atomic<int> cancelled_prefetches{0};
 
  private:
   const store::ObjectInfo info_;
