@@ -205,7 +205,9 @@ Result<void> MountedSystem::mount() {
   shown.file_mode = options.file_mode;
   shown.directory_mode = options.directory_mode;
   shown.key_prefix = plan_.source.prefix;
-  file_system_ = fs::FileSystem::make(shown, *tree_, *fetcher_, cache_.get(), clock_, metrics_, session_->kernel());
+  shown.memory_bytes = options.memory_limit_bytes;
+  file_system_ =
+      fs::FileSystem::make(shown, *tree_, *fetcher_, cache_.get(), *disk_pool_, clock_, metrics_, session_->kernel());
   return session_->start(*file_system_);
 }
 

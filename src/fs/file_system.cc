@@ -10,6 +10,7 @@
 #include "fs/attributes.h"
 #include "fs/directories.h"
 #include "fs/errno_table.h"
+#include "fs/foresight.h"
 #include "fs/handles.h"
 #include "fs/meters.h"
 #include "fs/name_expiry.h"
@@ -25,12 +26,13 @@ using base::Code;
 struct OpenFile {
   std::shared_ptr<OpenNode> node;
   Route route = Route::kDaemon;
+  bool foreseen = false;  // its close is told
 };
 
 class RealFileSystem final : public FileSystem {
  public:
   RealFileSystem(const FileSystemOptions& options, tree::Tree& tree, fetch::Fetcher& fetcher, cache::Cache* cache,
-                 const base::Clock& clock, base::Metrics& metrics, Kernel& kernel)
+                 base::Executor& executor, const base::Clock& clock, base::Metrics& metrics, Kernel& kernel)
       : options_(options),
         tree_(tree),
         fetcher_(fetcher),
@@ -39,7 +41,9 @@ class RealFileSystem final : public FileSystem {
         parking_(std::make_shared<Parking>(clock, meters_)),
         expiry_(kernel),
         routes_(tree, fetcher, kernel, expiry_, meters_),
-        directories_(tree, options_, meters_) {
+        directories_(tree, options_, meters_),
+        foresight_(std::make_shared<Foresight>(options_.key_prefix, options_.memory_bytes, tree, fetcher, cache,
+                                               executor, meters_)) {
     fetcher_.on_complete([this, parking = parking_](const store::ObjectInfo& info) {
       if (const Claim claim = parking->enter()) routes_.on_complete(info);
     });
@@ -68,7 +72,11 @@ class RealFileSystem final : public FileSystem {
   Reply<struct statvfs> statfs() override;
   Reply<std::string> getxattr(NodeId node, std::string_view name) override;
   Reply<std::vector<std::string>> listxattr(NodeId node) override;
-  void shut_down() override { parking_->shut_down(); }
+  HintReply hint(std::span<const std::string> paths) override { return foresight_->hint(paths); }
+  void shut_down() override {
+    parking_->shut_down();
+    foresight_->close();
+  }
 
  private:
   /// At the end of the mount "cancelled" is nobody's signal.
@@ -85,7 +93,7 @@ class RealFileSystem final : public FileSystem {
   Cancel park(const std::shared_ptr<Operation<T>>& operation) {
     return parking_->park(operation) ? cancel_of(operation) : Cancel();
   }
-  void opened(const OpenRoutes::Outcome& outcome, Operation<OpenReply>& operation);
+  void opened(const OpenRoutes::Outcome& outcome, uint32_t process, Operation<OpenReply>& operation);
   std::string directory_key(tree::Node node) const;
 
   const FileSystemOptions options_;
@@ -98,6 +106,7 @@ class RealFileSystem final : public FileSystem {
   OpenRoutes routes_;
   Directories directories_;
   HandleTable<OpenFile> files_;
+  const std::shared_ptr<Foresight> foresight_;
 };
 
 Cancel RealFileSystem::lookup(NodeId parent, std::string_view name, std::function<void(Reply<EntryReply>)> done) {
@@ -162,16 +171,22 @@ Cancel RealFileSystem::open(NodeId node, int flags, Caller caller, std::function
                       found->info.storage_class);
       return operation->answer_error(EACCES);
     }
-    routes_.open(*found, caller.process,
-                 [this, operation](const OpenRoutes::Outcome& outcome) { opened(outcome, *operation); });
+    routes_.open(*found, caller.process, [this, operation, caller](const OpenRoutes::Outcome& outcome) {
+      opened(outcome, caller.process, *operation);
+    });
   });
   return park(operation);
 }
 
-void RealFileSystem::opened(const OpenRoutes::Outcome& outcome, Operation<OpenReply>& operation) {
+void RealFileSystem::opened(const OpenRoutes::Outcome& outcome, uint32_t process, Operation<OpenReply>& operation) {
   if (!outcome.node) return operation.answer_error(outcome.error);
+  auto file = std::make_shared<OpenFile>(OpenFile{outcome.node, outcome.route, false});
+  if (const auto& source = outcome.node->source()) {
+    // Before the reply: the close must not overtake it.
+    file->foreseen = foresight_->on_open(*source, process, outcome.route == Route::kPassthrough);
+  }
   OpenReply reply;
-  reply.handle = files_.add(std::make_shared<OpenFile>(OpenFile{outcome.node, outcome.route}));
+  reply.handle = files_.add(std::move(file));
   reply.route = outcome.route;
   reply.backing_id = outcome.backing_id;
   meters_.open_files.add(1);
@@ -216,6 +231,7 @@ void RealFileSystem::release(HandleId handle) {
   meters_.releases.add();
   const auto file = files_.remove(handle);
   if (!file) return;
+  if (file->foreseen) foresight_->on_close(file->node->source()->info());
   routes_.close(file->node, file->route);
   meters_.open_files.add(-1);
 }
@@ -295,9 +311,9 @@ Reply<std::vector<std::string>> RealFileSystem::listxattr(NodeId id) {
 }  // namespace
 
 std::unique_ptr<FileSystem> FileSystem::make(FileSystemOptions options, tree::Tree& tree, fetch::Fetcher& fetcher,
-                                             cache::Cache* cache, const base::Clock& clock, base::Metrics& metrics,
-                                             Kernel& kernel) {
-  return std::make_unique<RealFileSystem>(options, tree, fetcher, cache, clock, metrics, kernel);
+                                             cache::Cache* cache, base::Executor& executor, const base::Clock& clock,
+                                             base::Metrics& metrics, Kernel& kernel) {
+  return std::make_unique<RealFileSystem>(options, tree, fetcher, cache, executor, clock, metrics, kernel);
 }
 
 }  // namespace shardfs::fs

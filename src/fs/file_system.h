@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/executor.h"
 #include "base/metrics.h"
 #include "cache/cache.h"
 #include "fetch/fetcher.h"
@@ -92,6 +93,13 @@ struct FileSystemOptions {
   uint32_t directory_mode = 0555;
   std::string key_prefix;  // of the mount, "" or "a/b/": for the xattr user.shardfs.key of directories
   uint64_t statfs_total_bytes = 1ull << 50;
+  uint64_t memory_bytes = 256 << 20;  // of the mount: what is fetched before it is asked for takes a part of it
+};
+
+/// What became of a list of files that a job is going to open.
+struct HintReply {
+  size_t accepted = 0;
+  size_t unknown = 0;  // no file that the mount knows of by now; nobody was asked
 };
 
 /// Answers a parked operation with EINTR at once, if it is still parked. Null: it was answered already. Any thread; may
@@ -101,9 +109,10 @@ using Cancel = std::function<void()>;
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
+  /// executor: runs tasks that wait for the local disk; outlives it.
   static std::unique_ptr<FileSystem> make(FileSystemOptions options, tree::Tree& tree, fetch::Fetcher& fetcher,
-                                          cache::Cache* cache, const base::Clock& clock, base::Metrics& metrics,
-                                          Kernel& kernel);
+                                          cache::Cache* cache, base::Executor& executor, const base::Clock& clock,
+                                          base::Metrics& metrics, Kernel& kernel);
 
   /// On success the node's count has been raised: whoever can't deliver the reply calls forget.
   virtual Cancel lookup(NodeId parent, std::string_view name, std::function<void(Reply<EntryReply>)> done) = 0;
@@ -125,6 +134,8 @@ class FileSystem {
   /// user.shardfs.etag, .key, .cached_bytes, .state; ENODATA for others.
   virtual Reply<std::string> getxattr(NodeId node, std::string_view name) = 0;
   virtual Reply<std::vector<std::string>> listxattr(NodeId node) = 0;
+  /// The files that will be opened next, in order, as paths below the mount. Never waits.
+  virtual HintReply hint(std::span<const std::string> paths) = 0;
   /// Answers all that is parked with EIO; further operations answer EIO, closes still work. Comes before the fetcher's.
   /// Returns when no other thread writes an answer. The destructor does it too, and closes the handles that are left.
   /// Requires: not called from a callback of this object.

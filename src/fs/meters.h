@@ -32,6 +32,12 @@ struct Meters {
   base::Counter& read_bytes;       // answered by the daemon
   base::Counter& passthrough_open_bytes;
 
+  base::Counter& ahead_small;         // small files fetched before they were opened
+  base::Counter& ahead_small_opened;  // and opened after it
+  base::Counter& ahead_shards;        // next shards begun before they were opened
+  base::Counter& hinted;
+  base::Counter& hinted_unknown;
+
   base::Gauge& open_files;
   base::Gauge& open_directories;
   base::Gauge& backing_ids;

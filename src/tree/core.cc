@@ -95,6 +95,19 @@ base::Result<Node> Core::enter(NodeId node, const ListedName& listed) {
   return entered;
 }
 
+std::shared_ptr<const Listing> Core::known_listing(std::string_view path) {
+  std::lock_guard lock(mutex_);
+  return old_listing(path);
+}
+
+std::optional<store::ObjectInfo> Core::known_file(std::string_view directory, const ListedName& listed) {
+  std::lock_guard lock(mutex_);
+  Known known = newest_fact(directory, listed.name);
+  if (known.presence == Presence::kUnknown && known.order == 0) known = Known(listed, {}, 0);  // dropped since
+  if (closed_ || !known.is_file()) return std::nullopt;
+  return known.keep(key_of(join_path(directory, listed.name))).info;
+}
+
 base::Result<Node> Core::find(NodeId node) {
   std::lock_guard lock(mutex_);
   const NodeTable::Record* record = nodes_.find(node);

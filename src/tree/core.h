@@ -41,6 +41,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void getattr(NodeId node, Tree::NodeDone done);
   void list(NodeId directory, ListDone done);
   base::Result<Node> enter(NodeId directory, const ListedName& listed);
+  std::shared_ptr<const Listing> known_listing(std::string_view directory);
+  std::optional<store::ObjectInfo> known_file(std::string_view directory, const ListedName& listed);
+  void list_unasked(std::string_view directory, ListDone done);
   base::Result<Node> find(NodeId node);
   void forget(NodeId node, uint64_t count);
   void retire(NodeId node);

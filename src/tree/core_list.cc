@@ -77,6 +77,26 @@ void Core::list(NodeId node, ListDone done) {
   later.run();
 }
 
+void Core::list_unasked(std::string_view path, ListDone done) {
+  Later later;
+  std::shared_ptr<const Listing> known;
+  bool closed = false;
+  {
+    std::lock_guard lock(mutex_);
+    closed = closed_;
+    known = old_listing(path);
+    if (!closed && !known) {
+      const auto place = listings_.find(path);
+      const auto flight = place != listings_.end() ? place->second : make_listing(path, store::Priority::kWarm, later);
+      flight->only_first_page = false;
+      flight->waiters.push_back(std::move(done));
+    }
+  }
+  if (closed) return done(base::fail(Code::kCancelled, "the mount ends"));
+  if (known) return done(std::move(known));
+  later.run();
+}
+
 std::shared_ptr<const Listing> Core::list_now_or_later(std::string_view path, ListDone& done, Later& later) {
   const Directory* directory = directories_.find(path);
   const std::shared_ptr<const Listing> old = directory != nullptr ? directory->listing() : nullptr;
@@ -181,8 +201,7 @@ void Core::on_page(const ListingFlightPtr& flight, base::Result<store::ListPage>
   if (flight->only_first_page) return settle(flight, later);
   const bool background = flight->priority != store::Priority::kDemand;
   if (background && flight->lister->name_count() >= options_.listed_names_limit / kBackgroundShare) {
-    directories_.touch(flight->directory).no_background_before = clock_.now() + kBackgroundPause;
-    return settle(flight, later);
+    return fail(flight, {Code::kUnsupported, "too long to be listed unasked: " + flight->lister->prefix(), 0}, later);
   }
   later.call([self = shared_from_this(), flight] { self->ask_page(flight); });
 }

@@ -27,6 +27,16 @@ class TreeOnStore final : public Tree {
   base::Result<Node> enter(NodeId directory, const ListedName& listed) override {
     return core_->enter(directory, listed);
   }
+  std::shared_ptr<const Listing> known_listing(std::string_view directory) override {
+    return core_->known_listing(directory);
+  }
+  std::optional<store::ObjectInfo> known_file(std::string_view directory, const ListedName& listed) override {
+    return core_->known_file(directory, listed);
+  }
+  void list_unasked(std::string_view directory,
+                    std::function<void(base::Result<std::shared_ptr<const Listing>>)> done) override {
+    core_->list_unasked(directory, std::move(done));
+  }
   void retire(NodeId node) override { core_->retire(node); }
   void expire(NodeId node) override { core_->expire(node); }
   void on_file_found(std::function<void(const store::ObjectInfo&)> hook) override {

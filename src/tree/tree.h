@@ -87,6 +87,17 @@ class Tree {
   /// The node of a listed name, count raised by one (readdirplus).
   virtual base::Result<Node> enter(NodeId directory, const ListedName& listed) = 0;
 
+  // For what is fetched before it is asked for; paths are relative to the mounted prefix, "" is the root.
+  /// What is known of a directory's names now, however old, without asking anybody. Null: nothing, or not all of it.
+  virtual std::shared_ptr<const Listing> known_listing(std::string_view directory) = 0;
+  /// As `enter`, but makes no node and counts nothing: the object behind a listed name, by the newest that is known of
+  /// it. Nothing: it is a directory, or is known to be gone.
+  virtual std::optional<store::ObjectInfo> known_file(std::string_view directory, const ListedName& listed) = 0;
+  /// The known listing, else the store's, at the lowest priority. Errors: as list; kUnsupported: it is too long for
+  /// names that nobody asked for.
+  virtual void list_unasked(std::string_view directory,
+                            std::function<void(base::Result<std::shared_ptr<const Listing>>)> done) = 0;
+
   /// The next lookup of this path makes a new nodeid even for the same version (a new route to its bytes).
   virtual void retire(NodeId node) = 0;
   /// What was known of this node's name is wrong (another version, deleted): the next lookup asks the store.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/metrics.h"
 #include "fetch/fetcher.h"
 #include "fs/file_system.h"
@@ -99,6 +100,47 @@ class FakeTree final : public tree::Tree {
     ++counts_[place->second];
     return nodes_.at(place->second);
   }
+  std::shared_ptr<const tree::Listing> known_listing(std::string_view directory) override {
+    std::lock_guard lock(mutex_);
+    const auto place = known_.find(std::string(directory));
+    return place == known_.end() ? nullptr : place->second;
+  }
+  std::optional<store::ObjectInfo> known_file(std::string_view directory, const tree::ListedName& listed) override {
+    const std::string path = std::string(directory) + (directory.empty() ? "" : "/") + listed.name;
+    std::lock_guard lock(mutex_);
+    if (gone.count(path) > 0 || listed.kind != tree::Kind::kFile) return std::nullopt;
+    return store::ObjectInfo{path, listed.size_bytes, listed.etag, {}, {}, false};
+  }
+  void list_unasked(std::string_view directory,
+                    std::function<void(base::Result<std::shared_ptr<const tree::Listing>>)> done) override {
+    const std::string path(directory);
+    {
+      std::lock_guard lock(mutex_);
+      const auto place = unlisted.find(path);
+      if (place != unlisted.end()) {
+        asked.push_back(path);
+        known_[path] = place->second;
+        unlisted.erase(place);
+      }
+    }
+    answer([this, path, done] {
+      auto known = known_listing(path);
+      if (known) return done(std::move(known));
+      done(base::fail(Code::kNotFound, path));
+    });
+  }
+  /// A directory and its files, which the tree knows of. A size of 0 is a directory's.
+  void know(const std::string& directory, std::vector<std::pair<std::string, uint64_t>> names) {
+    std::lock_guard lock(mutex_);
+    known_[directory] = listing_of(std::move(names));
+  }
+  static std::shared_ptr<const tree::Listing> listing_of(std::vector<std::pair<std::string, uint64_t>> names) {
+    auto made = std::make_shared<tree::Listing>();
+    for (const auto& [name, size] : names) {
+      made->names.push_back({name, size == 0 ? tree::Kind::kDirectory : tree::Kind::kFile, size, {}, "v1"});
+    }
+    return made;
+  }
   void retire(NodeId id) override {
     std::lock_guard lock(mutex_);
     retired.push_back(id);
@@ -136,6 +178,9 @@ class FakeTree final : public tree::Tree {
   std::optional<base::Error> lookup_error, getattr_error, list_error;
   std::shared_ptr<tree::Listing> listing = std::make_shared<tree::Listing>();
   std::vector<NodeId> retired, expired;
+  std::map<std::string, std::shared_ptr<const tree::Listing>> unlisted;  // what list_unasked finds
+  std::vector<std::string> asked;                                        // by it
+  std::set<std::string> gone;                                            // paths of files that are known to be deleted
 
  private:
   void answer(std::function<void()> task) {
@@ -147,7 +192,14 @@ class FakeTree final : public tree::Tree {
   std::map<NodeId, tree::Node> nodes_;
   std::map<std::pair<NodeId, std::string>, NodeId> current_;
   std::map<NodeId, int64_t> counts_;
+  std::map<std::string, std::shared_ptr<const tree::Listing>> known_;
   std::deque<std::function<void()>> held_;
+};
+
+/// Runs each task before post returns.
+class InlineExecutor final : public base::Executor {
+ public:
+  void post(base::Task task) override { task(); }
 };
 
 /// A file whose byte i is i * 7 mod 251.
@@ -245,12 +297,12 @@ class FakeSource final : public fetch::SourceFile {
     if (!complete) return {};
     return {std::make_shared<FakeCacheFile>(info_.size_bytes + wrong_size), std::make_unique<FakePin>(pins_)};
   }
-  uint64_t cached_bytes() override { return 42; }
+  uint64_t cached_bytes() override { return cached; }
   std::string state() override { return "complete"; }
 
   std::atomic<bool> complete{false}, hold{false};
   std::atomic<int> open_handles{0}, reads{0};
-  std::atomic<uint64_t> wrong_size{0};
+  std::atomic<uint64_t> wrong_size{0}, cached{42};
   std::optional<base::Error> read_error;
   std::function<void()> in_backing;
   std::vector<std::shared_ptr<FakeParkedRead>> parked;
@@ -334,7 +386,7 @@ struct World {
   }
   void restart() {
     fs.reset();
-    fs = FileSystem::make(options, tree, fetcher, nullptr, clock, metrics, kernel);
+    fs = FileSystem::make(options, tree, fetcher, nullptr, executor, clock, metrics, kernel);
   }
   FakeSource& source(NodeId node) { return *fetcher.source(tree.node(node).info); }
 
@@ -373,6 +425,7 @@ struct World {
   FakeTree tree;
   FakeFetcher fetcher;
   FakeKernel kernel;
+  InlineExecutor executor;
   std::unique_ptr<FileSystem> fs;
 };
 

@@ -275,6 +275,77 @@ TEST_CASE("enter: the newest that is known of the name") {
   CHECK(code_of(at.tree->enter(999, listed)) == base::Code::kNotFound);
 }
 
+TEST_CASE("what is known of a directory is told without asking the store") {
+  Fixture at;
+  at.store.put("d/a", 3, "v1");
+  at.store.put("d/below/c");
+  CHECK(at.tree->known_listing("d") == nullptr);
+  const auto directory = at.look(kRootNode, "d");
+  const auto listing = at.list(directory->id);
+  at.store.take_calls();
+  CHECK(at.tree->known_listing("d") == *listing);
+  CHECK(at.tree->known_listing("d/below") == nullptr);
+  CHECK(at.tree->known_listing("none") == nullptr);
+  const size_t nodes = at.tree->node_count();
+  const ListedName& file = (*listing)->names[0];
+  const auto info = at.tree->known_file("d", file);
+  REQUIRE(info);
+  CHECK(info->key == "d/a");
+  CHECK(info->size_bytes == 3);
+  CHECK(info->etag == "v1");
+  CHECK(store::version_of(*info) == store::version_of(at.tree->enter(directory->id, file)->info));
+  CHECK_FALSE(at.tree->known_file("d", (*listing)->names[1]));  // a directory
+  CHECK(at.tree->node_count() == nodes + 1);                    // that of enter
+  CHECK(at.store.calls().empty());
+
+  // Newer facts count; what is known to be wrong is nothing; what was dropped from memory is as it was listed.
+  const auto node = at.look(directory->id, "a");
+  at.tree->expire(node->id);
+  CHECK_FALSE(at.tree->known_file("d", file));
+  at.store.put("d/a", 4, "v2");
+  at.look(directory->id, "a");
+  CHECK(at.tree->known_file("d", file)->etag == "v2");
+  CHECK(at.tree->known_file("elsewhere", file)->key == "elsewhere/a");
+  at.clock.advance(seconds(3600));
+  CHECK(at.tree->known_listing("d") == *listing);
+}
+
+TEST_CASE("the pages of an unfinished listing are not what is known of a directory") {
+  Fixture at;
+  put_numbered(at, "", 2500);
+  Awaited<void> started;
+  at.tree->start(seconds(30), started.done());
+  at.store.run_all();
+  CHECK(at.store.calls().size() == 1);
+  CHECK(at.tree->known_listing("") == nullptr);
+}
+
+TEST_CASE("a listing that nobody asked for is asked for last, once, and not without end") {
+  TreeOptions options;
+  options.listed_names_limit = 4000;
+  Fixture at(options);
+  put_numbered(at, "d/", 1500);
+  put_numbered(at, "long/", 6000);
+  AwaitedListing first, second;
+  at.tree->list_unasked("d", first.done());
+  at.tree->list_unasked("d", second.done());
+  at.store.run_all();
+  CHECK((*first.get())->names.size() == 1500);
+  CHECK(*second.get() == *first.get());
+  const auto calls = at.store.full_calls();
+  CHECK(calls.size() == 2);
+  CHECK(std::all_of(calls.begin(), calls.end(), [](auto& c) { return c.priority == store::Priority::kWarm; }));
+  AwaitedListing known;
+  at.tree->list_unasked("d", known.done());
+  CHECK(known.here());
+  AwaitedListing too_long, none;
+  at.tree->list_unasked("long", too_long.done());
+  at.tree->list_unasked("none", none.done());
+  at.store.run_all();
+  CHECK(code_of(too_long.get()) == base::Code::kUnsupported);
+  CHECK(code_of(none.get()) == base::Code::kNotFound);
+}
+
 TEST_CASE("names beyond the limit are dropped, and the gauge says what is held") {
   TreeOptions options;
   options.listed_names_limit = 1000;

@@ -1,0 +1,294 @@
+// What is asked of fetch before files are opened, by the order of opens and hints.
+#include "fs/foresight.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "fakes.h"
+#include "fs/meters.h"
+
+using namespace shardfs;
+using namespace shardfs::fs;
+using namespace shardfs::fs::testing;
+
+namespace {
+
+using Names = std::vector<std::pair<std::string, uint64_t>>;
+using Texts = std::vector<std::string>;
+constexpr uint64_t kMiB = 1 << 20;
+
+std::string numbered(size_t i, const char* ending = ".jpg") {
+  std::string digits = std::to_string(i);
+  return std::string(5 - digits.size(), '0') + digits + ending;
+}
+
+Names files(size_t count, uint64_t size) {
+  Names names;
+  for (size_t i = 0; i < count; ++i) names.emplace_back(numbered(i), size);
+  return names;
+}
+
+class FakeCache final : public cache::Cache {
+ public:
+  std::shared_ptr<cache::CacheFile> open_file(const store::ObjectId&, uint64_t) override { return nullptr; }
+  std::shared_ptr<cache::CacheFile> find_file(const store::ObjectId&, uint64_t) override { return nullptr; }
+  void touch(const store::ObjectId&) override {}
+  cache::CacheStats stats() const override {
+    cache::CacheStats stats;
+    stats.limit_bytes = free_bytes;
+    return stats;
+  }
+  void flush() override {}
+
+  uint64_t free_bytes = 1ull << 40;
+};
+
+struct At {
+  explicit At(bool with_cache = true, uint64_t memory_bytes = 256 * kMiB)
+      : foresight(std::make_shared<Foresight>("", memory_bytes, tree, fetcher, with_cache ? &cache : nullptr, executor,
+                                              meters)) {}
+  ~At() { foresight->close(); }
+
+  store::ObjectInfo info(const std::string& path, uint64_t size) const { return {path, size, "v1", {}, {}, false}; }
+  FakeSource& source(const std::string& path, uint64_t size) { return *fetcher.source(info(path, size)); }
+  bool open(const std::string& path, uint64_t size, uint32_t process = 1, bool passthrough = false) {
+    return foresight->on_open(source(path, size), process, passthrough);
+  }
+  /// What was asked for of one file.
+  std::vector<FakeSource::Prefetch>& asked(const std::string& path, uint64_t size) {
+    return source(path, size).prefetches;
+  }
+  /// The files of a directory of equal ones that were asked for.
+  std::vector<size_t> fetched(const std::string& directory, size_t count, uint64_t size) {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < count; ++i) {
+      const auto& prefetches = asked(directory + "/" + numbered(i), size);
+      CHECK(prefetches.size() <= 1);
+      if (prefetches.empty()) continue;
+      CHECK(prefetches[0].range == base::ByteRange{0, size});
+      CHECK(prefetches[0].cause == fetch::Cause::kSmallFiles);
+      found.push_back(i);
+    }
+    return found;
+  }
+  /// Ends what is under way of it, until nothing more comes.
+  size_t settle(const std::string& directory, size_t count, uint64_t size) {
+    size_t settled = 0;
+    for (bool more = true; more;) {
+      more = false;
+      for (size_t i = 0; i < count; ++i) {
+        for (auto& prefetch : asked(directory + "/" + numbered(i), size)) {
+          if (!prefetch.done) continue;
+          std::exchange(prefetch.done, nullptr)();
+          ++settled;
+          more = true;
+        }
+      }
+    }
+    return settled;
+  }
+
+  base::Metrics metrics;
+  Meters meters{metrics};
+  FakeTree tree;
+  FakeFetcher fetcher;
+  FakeCache cache;
+  InlineExecutor executor;
+  std::shared_ptr<Foresight> foresight;
+};
+
+std::vector<size_t> numbers(size_t begin, size_t end) {
+  std::vector<size_t> made;
+  for (size_t i = begin; i < end; ++i) made.push_back(i);
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("small files in listed order: ahead of the reader, a bounded number at once, each once") {
+  At at;
+  at.tree.know("d", files(1000, 110000));
+  for (size_t i = 0; i < 3; ++i) at.open("d/" + numbered(i), 110000);
+  CHECK(at.fetched("d", 1000, 110000).empty());
+  at.open("d/" + numbered(3), 110000);
+  CHECK(at.fetched("d", 1000, 110000) == numbers(4, 20));
+  for (size_t i = 4; i < 10; ++i) at.open("d/" + numbered(i), 110000);
+  CHECK(at.fetched("d", 1000, 110000) == numbers(4, 4 + 96));  // not all of 100
+  std::exchange(at.asked("d/" + numbered(4), 110000)[0].done, nullptr)();
+  CHECK(at.fetched("d", 1000, 110000) == numbers(4, 4 + 97));
+  for (size_t i = 10; i < 1000; ++i) {
+    at.settle("d", 1000, 110000);
+    at.open("d/" + numbered(i), 110000);
+  }
+  CHECK(at.fetched("d", 1000, 110000) == numbers(4, 1000));
+  CHECK(at.metrics.counter("fs_foreseen", "small_files").value() == 996);
+  CHECK(at.metrics.counter("fs_foreseen", "small_files_opened").value() == 996);
+}
+
+TEST_CASE("files opened at random: the directory whole, if it fits what the cache has free") {
+  for (const bool fits : {true, false}) {
+    At at;
+    at.cache.free_bytes = fits ? 200 * 10000 : 150 * 10000;
+    at.tree.know("d", files(200, 10000));
+    for (size_t i = 0; i < 8; ++i) at.open("d/" + numbered((i * 67 + 31) % 200), 10000);
+    at.settle("d", 200, 10000);
+    CHECK(at.fetched("d", 200, 10000).size() == (fits ? 192 : 0));
+  }
+}
+
+TEST_CASE("what is no small file is passed over: directories, shards, empty and deleted ones") {
+  At at;
+  Names names = files(20, 10000);
+  names[10].second = 0;  // a directory
+  names[11].second = 64 * kMiB;
+  at.tree.know("d", names);
+  at.tree.gone.insert("d/" + numbered(12));
+  for (size_t i = 0; i < 8; ++i) at.open("d/" + numbered(i), 10000);
+  at.settle("d", 20, 10000);
+  CHECK(at.fetched("d", 20, 10000) == std::vector<size_t>{4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 18, 19});
+}
+
+TEST_CASE("what is complete in the cache asks for nothing") {
+  At at;
+  at.tree.know("d", files(100, 10000));
+  for (size_t i = 0; i < 50; ++i) {
+    at.source("d/" + numbered(i), 10000).cached = 10000;
+    at.open("d/" + numbered(i), 10000, 1, i % 2 == 0);
+  }
+  CHECK(at.fetched("d", 100, 10000).empty());
+}
+
+TEST_CASE("without a cache: in order only, and no more than a quarter of the memory waits for the reader") {
+  At at(false, 64 * kMiB);
+  at.tree.know("d", files(1000, 110000));
+  for (size_t i = 0; i < 8; ++i) at.open("d/" + numbered(i), 110000);
+  at.settle("d", 1000, 110000);
+  CHECK(at.fetched("d", 1000, 110000) == numbers(4, 4 + 20));  // 16 buffers, and 4 that were opened since
+  for (size_t i = 8; i < 500; ++i) {
+    at.open("d/" + numbered(i), 110000);
+    at.settle("d", 1000, 110000);
+  }
+  CHECK(at.fetched("d", 1000, 110000) == numbers(4, 500 + 16));
+
+  At random(false, 64 * kMiB);
+  random.tree.know("d", files(1000, 110000));
+  for (size_t i = 0; i < 20; ++i) random.open("d/" + numbered((i * 367 + 31) % 1000), 110000);
+  CHECK(random.fetched("d", 1000, 110000).empty());
+}
+
+TEST_CASE("without a cache what waits in vain makes room when its reader goes elsewhere") {
+  At at(false, 64 * kMiB);
+  at.tree.know("a", files(100, 110000));
+  at.tree.know("b", files(100, 110000));
+  for (size_t i = 0; i < 4; ++i) at.open("a/" + numbered(i), 110000);
+  at.settle("a", 100, 110000);
+  CHECK(at.fetched("a", 100, 110000) == numbers(4, 20));
+  for (size_t i = 0; i < 8; ++i) {
+    at.open("b/" + numbered(i), 110000);
+    at.settle("b", 100, 110000);
+  }
+  CHECK(at.source("a/" + numbered(4), 110000).cancelled_prefetches == 1);
+  CHECK_FALSE(at.fetched("b", 100, 110000).empty());
+}
+
+TEST_CASE("an image folder, shuffled over its classes: all of them, with names asked for where they are not known") {
+  for (const bool listed : {true, false}) {
+    CAPTURE(listed);
+    At at;
+    Names classes;
+    for (size_t c = 0; c < 40; ++c) {
+      const std::string name = "class" + numbered(c, "");
+      classes.emplace_back(name, 0);
+      if (listed || c < 8) {
+        at.tree.know("train/" + name, files(5, 10000));
+      } else {
+        at.tree.unlisted["train/" + name] = FakeTree::listing_of(files(5, 10000));
+      }
+    }
+    at.tree.know("train", classes);
+    for (size_t c = 0; c < 7; ++c) at.open("train/class" + numbered(c, "") + "/" + numbered(c % 5), 10000);
+    CHECK(at.metrics.counter("fs_foreseen", "small_files").value() == 0);
+    CHECK(at.tree.asked.empty());
+    at.open("train/class" + numbered(7, "") + "/" + numbered(2), 10000);
+    size_t fetched = 0;
+    for (size_t round = 0; round < 3; ++round) {
+      for (size_t c = 0; c < 40; ++c) at.settle("train/class" + numbered(c, ""), 5, 10000);
+    }
+    for (size_t c = 0; c < 40; ++c) fetched += at.fetched("train/class" + numbered(c, ""), 5, 10000).size();
+    CHECK(fetched == 40 * 5 - 8);
+    CHECK(at.tree.asked.size() == (listed ? 0 : 32));
+  }
+}
+
+TEST_CASE("siblings that do not fit the free cache together are left alone") {
+  At at;
+  Names classes;
+  for (size_t c = 0; c < 40; ++c) {
+    classes.emplace_back("class" + numbered(c, ""), 0);
+    at.tree.know("class" + numbered(c, ""), files(20, 10000));
+  }
+  at.tree.know("", classes);
+  at.cache.free_bytes = 30 * 20 * 10000;
+  for (size_t c = 0; c < 16; ++c) at.open("class" + numbered(c, "") + "/" + numbered(c % 5), 10000);
+  CHECK(at.metrics.counter("fs_foreseen", "small_files").value() == 0);
+}
+
+TEST_CASE("a listing that changed is begun anew, an equal one goes on") {
+  At at;
+  at.tree.know("d", files(100, 10000));
+  for (size_t i = 0; i < 4; ++i) at.open("d/" + numbered(i), 10000);
+  CHECK(at.fetched("d", 100, 10000) == numbers(4, 20));
+  at.tree.know("d", files(100, 10000));  // another object of the same content
+  at.open("d/" + numbered(4), 10000);
+  CHECK(at.fetched("d", 100, 10000) == numbers(4, 30));
+  at.tree.know("d", files(50, 10000));
+  at.open("d/" + numbered(49), 10000);
+  at.open("d/" + numbered(48), 10000);
+  CHECK(at.fetched("d", 100, 10000) == numbers(4, 30));
+}
+
+TEST_CASE("a directory of a million files: what is fetched is bounded") {
+  At at;
+  at.tree.know("d", [] {
+    Names names;
+    for (size_t i = 0; i < 1000000; ++i) {
+      std::string digits = std::to_string(i);
+      names.emplace_back(std::string(7 - digits.size(), '0') + digits, 10000);
+    }
+    return names;
+  }());
+  for (size_t i = 0; i < 8; ++i) at.open("d/0" + std::to_string(100000 + i * 7919), 10000);
+  CHECK(at.metrics.counter("fs_foreseen", "small_files").value() == 96);
+}
+
+TEST_CASE("unknown directories, and names that are not listed, do nothing") {
+  At at;
+  at.tree.know("d", files(10, 10000));
+  for (size_t i = 0; i < 20; ++i) at.open("unknown/" + numbered(i), 10000);
+  for (size_t i = 20; i < 40; ++i) at.open("d/" + numbered(i), 10000);
+  CHECK(at.metrics.counter("fs_foreseen", "small_files").value() == 0);
+  CHECK(at.tree.asked.empty());
+}
+
+TEST_CASE("hints that name nothing are counted and ask nobody") {
+  At at;
+  at.tree.know("d", {{"a", 10000}, {"sub", 0}});
+  const Texts paths = {"d/none", "d/sub", "elsewhere/x", "", "/", "d"};
+  const auto reply = at.foresight->hint(paths);
+  CHECK(reply.accepted == 0);
+  CHECK(reply.unknown == 6);
+  CHECK(at.tree.asked.empty());
+  CHECK(at.fetcher.opens == 0);
+}
+
+TEST_CASE("after close nothing begins, and late ends are harmless") {
+  At at;
+  at.tree.know("d", files(100, 10000));
+  for (size_t i = 0; i < 4; ++i) at.open("d/" + numbered(i), 10000);
+  at.foresight->close();
+  CHECK(at.settle("d", 100, 10000) == 16);
+  for (size_t i = 4; i < 50; ++i) at.open("d/" + numbered(i), 10000);
+  CHECK(at.metrics.counter("fs_foreseen", "small_files").value() == 16);
+}
