@@ -112,13 +112,15 @@ void Foresight::open_shard(const std::string& directory, const ListingPtr& listi
   std::vector<std::string> names;
   if (needed) names = file_names(*listing);
   std::vector<Source> given_up;
+  bool work = false;
   {
     std::lock_guard lock(mutex_);
     if (closed_) return;
     given_up = shards_.on_open(directory, listing, std::move(names), name, process);
+    work = shards_.has_next();
   }
   for (const auto& source : given_up) source->cancel_prefetch();
-  wake();
+  if (work || !given_up.empty()) wake();
 }
 
 void Foresight::on_close(const store::ObjectInfo& info) {

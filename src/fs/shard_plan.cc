@@ -1,6 +1,8 @@
 #include "fs/shard_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -14,9 +16,13 @@ constexpr size_t kSmallAtOnce = 64;
 // Guesses that wait are looked through for those that stand no more when there are so many.
 constexpr size_t kQueueLimit = 256;
 
+// An open of one of so many last ones is no step. Source: MDS opens a shard for every sample, two to eight workers each
+// another one.
+constexpr size_t kRecentNames = 32;
+
 struct State {
   uint64_t number = 0;
-  uint64_t renewed = 0;  // the directory's count of opens when it was last guessed
+  uint64_t renewed = 0;  // the directory's count of steps when it was last guessed
   ShardPlan::Source source;
   uint64_t bytes = 0;
 };
@@ -30,9 +36,15 @@ struct ShardPlan::Directory {
   readahead::ShardOrder order;
   std::weak_ptr<const tree::Listing> listing;
   bool hinted = false;
-  uint64_t opens = 0;
+  uint64_t steps = 0;  // opens of another shard
+  std::array<size_t, kRecentNames> recent{};
   std::map<std::string, State, std::less<>> guesses;
 
+  void note_step(std::string_view name) {
+    const size_t hash = std::hash<std::string_view>()(name) | 1;
+    if (std::find(recent.begin(), recent.end(), hash) != recent.end()) return;
+    recent[steps++ % recent.size()] = hash;
+  }
   size_t guesses_limit() const { return hinted ? kSmallAtOnce : 2 * std::max<size_t>(1, order.readers()); }
 };
 
@@ -67,7 +79,7 @@ std::vector<ShardPlan::Source> ShardPlan::on_open(const std::string& path, const
                                                   uint32_t process) {
   std::vector<Source> given_up;
   const DirectoryPtr directory = directory_of(path, listing, std::move(names));
-  ++directory->opens;
+  directory->note_step(name);
   forget(*directory, std::string(name), nullptr);
   const size_t count = directory->hinted ? kSmallAtOnce : directory->order.readers() + 1;
   add(directory, directory->order.on_open(name, process, count));
@@ -104,7 +116,7 @@ void ShardPlan::add(const DirectoryPtr& directory, std::vector<readahead::ShardO
   uint64_t room = shards * 4 * readahead::kSmallFileBytes;
   for (auto& guess : guesses) {
     const auto known = directory->guesses.find(guess.name);
-    if (known != directory->guesses.end()) known->second.renewed = directory->opens;
+    if (known != directory->guesses.end()) known->second.renewed = directory->steps;
     const auto index = index_of_name(*listing, guess.name);
     if (!index || listing->names[*index].kind != tree::Kind::kFile || listing->names[*index].size_bytes == 0) continue;
     const uint64_t bytes = std::min(listing->names[*index].size_bytes, 4 * readahead::kSmallFileBytes);
@@ -113,7 +125,7 @@ void ShardPlan::add(const DirectoryPtr& directory, std::vector<readahead::ShardO
     if (known != directory->guesses.end()) continue;
     State& state = directory->guesses[guess.name];
     state.number = ++last_number_;
-    state.renewed = directory->opens;
+    state.renewed = directory->steps;
     queue_.push_back(Guess{directory, directory->path, listing, *index, state.number});
   }
   if (queue_.size() > kQueueLimit) std::erase_if(queue_, [this](const Guess& guess) { return !stands(guess); });
@@ -124,7 +136,7 @@ void ShardPlan::give_up_old(Directory& directory, std::vector<Source>& given_up)
   // Others were opened instead, each reader once or twice.
   std::vector<std::string> old;
   for (const auto& [name, state] : directory.guesses) {
-    if (directory.opens - state.renewed > limit) old.push_back(name);
+    if (directory.steps - state.renewed > limit) old.push_back(name);
   }
   for (const auto& name : old) forget(directory, name, &given_up);
   while (directory.guesses.size() > std::max<size_t>(limit, 2)) {

@@ -47,6 +47,7 @@ class ShardPlan {
   size_t hint(const std::string& path, const ListingPtr& listing, std::vector<std::string> names,
               std::vector<std::string> hinted);
 
+  bool has_next() const { return !queue_.empty(); }
   /// The next guess that nothing was done about. Each is handed out once.
   std::optional<Guess> next();
   /// Its first window is on its way, and holds so many bytes until it is opened or given up.

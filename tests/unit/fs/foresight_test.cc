@@ -272,6 +272,136 @@ TEST_CASE("unknown directories, and names that are not listed, do nothing") {
   CHECK(at.tree.asked.empty());
 }
 
+namespace {
+
+constexpr uint64_t kShardBytes = 100 * kMiB;
+constexpr base::ByteRange kFirstWindow{0, 16 * kMiB};
+constexpr base::ByteRange kRest{16 * kMiB, kShardBytes};
+
+std::string shard(size_t i) { return "d/" + numbered(i, ".tar"); }
+
+Names shards(size_t count) {
+  Names names;
+  for (size_t i = 0; i < count; ++i) names.emplace_back(numbered(i, ".tar"), kShardBytes);
+  return names;
+}
+
+std::vector<base::ByteRange> ranges(const std::vector<FakeSource::Prefetch>& prefetches) {
+  std::vector<base::ByteRange> made;
+  for (const auto& prefetch : prefetches) {
+    CHECK(prefetch.cause == fetch::Cause::kNextShard);
+    made.push_back(prefetch.range);
+  }
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("shards in order: the first window of the next one, then its rest where the cache has room") {
+  for (const bool room : {true, false}) {
+    At at;
+    at.cache.free_bytes = room ? 10 * kShardBytes : kShardBytes / 2;
+    at.tree.know("d", shards(10));
+    for (size_t i = 0; i < 9; ++i) {
+      CHECK(at.open(shard(i), kShardBytes));
+      auto& next = at.asked(shard(i + 1), kShardBytes);
+      REQUIRE(ranges(next) == std::vector{kFirstWindow});
+      if (i % 2 == 0) std::exchange(next[0].done, nullptr)();
+      CHECK(next.size() == (room && i % 2 == 0 ? 2 : 1));
+      if (next.size() == 2) CHECK(next[1].range == kRest);
+      at.foresight->on_close(at.info(shard(i), kShardBytes));
+      CHECK(at.source(shard(i + 1), kShardBytes).cancelled_prefetches == 0);
+    }
+  }
+}
+
+TEST_CASE("a first window that arrives after its shard was opened is followed by nothing") {
+  At at;
+  at.tree.know("d", shards(10));
+  at.open(shard(0), kShardBytes);
+  auto& next = at.asked(shard(1), kShardBytes);
+  REQUIRE(next.size() == 1);
+  at.open(shard(1), kShardBytes);
+  std::exchange(next[0].done, nullptr)();
+  CHECK(next.size() == 1);
+}
+
+TEST_CASE("guesses that do not come true are given up, and never pile up") {
+  At at;
+  at.tree.know("d", shards(200));
+  std::vector<size_t> order = numbers(0, 200);
+  std::shuffle(order.begin() + 2, order.end(), std::mt19937(3));
+  for (const size_t i : order) {
+    at.open(shard(i), kShardBytes);
+    at.foresight->on_close(at.info(shard(i), kShardBytes));
+    size_t standing = 0;
+    for (size_t j = 0; j < 200; ++j) {
+      FakeSource& source = at.source(shard(j), kShardBytes);
+      standing += !source.prefetches.empty() && source.cancelled_prefetches == 0 && source.reads == 0;
+      if (j == i) ++source.reads;
+    }
+    CHECK(standing <= 4);
+  }
+  CHECK(at.metrics.counter("fs_foreseen", "next_shards").value() < 20);
+}
+
+TEST_CASE("a shard that is opened for every sample does not make the guess old") {
+  At at;
+  at.tree.know("d", shards(10));
+  for (int i = 0; i < 100; ++i) {
+    at.open(shard(0), kShardBytes);
+    at.foresight->on_close(at.info(shard(0), kShardBytes));
+  }
+  CHECK(ranges(at.asked(shard(1), kShardBytes)) == std::vector{kFirstWindow});
+  CHECK(at.source(shard(1), kShardBytes).cancelled_prefetches == 0);
+}
+
+TEST_CASE("without a cache: first windows only, a quarter of the memory at most") {
+  At at(false, 64 * kMiB);
+  at.tree.know("d", shards(40));
+  for (uint32_t i = 0; i < 4; ++i) at.open(shard(i), kShardBytes, 1 + i);
+  size_t begun = 0;
+  for (size_t i = 4; i < 40; ++i) {
+    auto& prefetches = at.asked(shard(i), kShardBytes);
+    begun += prefetches.size();
+    for (auto& prefetch : prefetches) {
+      if (prefetch.done) std::exchange(prefetch.done, nullptr)();
+    }
+    CHECK(prefetches.size() <= 1);
+  }
+  CHECK(begun == 1);
+}
+
+TEST_CASE("a hint is begun before anything is opened, and followed") {
+  At at;
+  at.tree.know("d", shards(50));
+  const Texts paths = {"d/00030.tar", "/d/00007.tar", "d/00041.tar", "d/none", "d/00002.tar"};
+  const auto reply = at.foresight->hint(paths);
+  CHECK(reply.accepted == 4);
+  CHECK(reply.unknown == 1);
+  CHECK(ranges(at.asked(shard(30), kShardBytes)) == std::vector{kFirstWindow});
+  at.open(shard(30), kShardBytes);
+  CHECK(ranges(at.asked(shard(7), kShardBytes)) == std::vector{kFirstWindow});
+  at.open(shard(7), kShardBytes);
+  CHECK(ranges(at.asked(shard(41), kShardBytes)) == std::vector{kFirstWindow});
+}
+
+TEST_CASE("hinted small files are begun many at once, each whole") {
+  At at;
+  at.tree.know("d", files(500, 100000));
+  Texts paths;
+  for (size_t i = 0; i < 500; ++i) paths.push_back("d/" + numbered((i * 37) % 500));
+  CHECK(at.foresight->hint(paths).accepted == 500);
+  size_t begun = 0;
+  for (size_t i = 0; i < 500; ++i) {
+    const auto& prefetches = at.asked(paths[i], 100000);
+    begun += prefetches.size();
+    for (const auto& prefetch : prefetches) CHECK(prefetch.range == base::ByteRange{0, 100000});
+    CHECK(prefetches.empty() == (i >= 64));
+  }
+  CHECK(begun == 64);
+}
+
 TEST_CASE("hints that name nothing are counted and ask nobody") {
   At at;
   at.tree.know("d", {{"a", 10000}, {"sub", 0}});
