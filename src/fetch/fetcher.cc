@@ -59,6 +59,7 @@ class FetcherImpl final : public Fetcher {
     for (const auto& file : files) file->drop_memory();
     std::lock_guard lock(mutex_);
     recent_.clear();
+    recent_places_.clear();
     files.clear();
     shared_.metrics.memory_bytes.set(static_cast<int64_t>(shared_.budget.used_bytes()));
   }
@@ -74,9 +75,11 @@ class FetcherImpl final : public Fetcher {
       file = std::make_shared<SourceFileImpl>(shared_, info, std::move(id));
       entry = file;
     }
-    recent_.remove(file);
-    recent_.push_front(file);
+    const auto [place, added] = recent_places_.try_emplace(file.get());
+    if (!added) recent_.erase(place->second);
+    place->second = recent_.insert(recent_.begin(), file);
     while (recent_.size() > kRecentFiles) {
+      recent_places_.erase(recent_.back().get());
       dropped.push_back(std::move(recent_.back()));
       recent_.pop_back();
     }
@@ -121,7 +124,8 @@ class FetcherImpl final : public Fetcher {
   Shared shared_;
   std::mutex mutex_;  // guards the table
   std::unordered_map<std::string, std::weak_ptr<SourceFileImpl>> files_;
-  std::list<std::shared_ptr<SourceFileImpl>> recent_;
+  std::list<std::shared_ptr<SourceFileImpl>> recent_;  // the last one first
+  std::unordered_map<const SourceFileImpl*, std::list<std::shared_ptr<SourceFileImpl>>::iterator> recent_places_;
   size_t sweep_at_ = kRecentFiles;
   std::mutex tick_mutex_;  // guards the three below
   std::condition_variable tick_ended_;
