@@ -14,10 +14,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests" / "mount"))
 from lib.teststore import TestStore  # noqa: E402
+import systems  # noqa: E402
 
 FIRST_BYTE_MS = 30
 LIST_MS = 50
@@ -43,6 +45,7 @@ class Bench:
         self.build = pathlib.Path(arguments.build).resolve()
         self.turns = arguments.turns
         self.quick = arguments.quick
+        self.peers = not arguments.no_peers
         self.program = str(self.build / "shardfs")
         if not os.access(self.program, os.X_OK):
             sys.exit(f"there is no {self.program}: build it with tools/test --build-only, or name a build with --build")
@@ -59,17 +62,27 @@ class Bench:
         venv = REPOSITORY / "build" / "venv" / "bin" / "python"
         return given or (str(venv) if venv.exists() else sys.executable)
 
-    def store(self, bucket="bench"):
-        return TestStore(bucket, no_auth=True, first_byte_ms=FIRST_BYTE_MS, list_ms=LIST_MS,
-                         connection_mbps=CONNECTION_MBPS)
+    def store(self, bucket="bench", **options):
+        return TestStore(bucket, **{"no_auth": True, "first_byte_ms": FIRST_BYTE_MS, "list_ms": LIST_MS,
+                                    "connection_mbps": CONNECTION_MBPS, **options})
 
-    def raw_get(self, connections, urls, folder=None):
-        """The network's own limit: the dict that tools/bench/raw_get.cc prints."""
+    def systems(self, store, prefix, *options):
+        """Name to a function that mounts it anew with an empty cache: shardfs, and the peers that the machine has."""
+        ours = {"shardfs": lambda: self.mount(store, prefix, *options)}
+        if not self.peers:
+            return ours
+        return {**ours, **{name: lambda name=name: systems.PeerMount(self, name, store, prefix)
+                           for name in systems.installed()}}
+
+    def raw_get(self, connections, urls, folder=None, ca=None):
+        """The network's own limit: the dict that tools/bench/raw_get.cc prints. ca: the CA bundle of https URLs."""
         program = self.folder / "raw_get"
         if not program.exists():
             source = REPOSITORY / "tools" / "bench" / "raw_get.cc"
             subprocess.run(["c++", "-O2", "-std=c++20", "-o", program, source, "-lcurl", "-lpthread"], check=True)
-        done = subprocess.run([program, str(connections), folder or "null", *urls], check=True, capture_output=True)
+        environment = {**os.environ, **({"RAW_GET_CA": ca} if ca else {})}
+        done = subprocess.run([program, str(connections), folder or "null", *urls], check=True, capture_output=True,
+                              env=environment)
         return json.loads(done.stdout)
 
     def mount(self, store, prefix="", *options):
@@ -85,8 +98,10 @@ class Mount:
     def __init__(self, bench, store, prefix, options):
         self._bench = bench
         self._url = store.url(prefix)
-        self._options = ["--endpoint-url", store.endpoint, "--region", store.region, "--path-style",
-                         "--no-sign-request", "--config", "/dev/null", "--cache-min-free", "0", *options]
+        self._store = store
+        access = ["--ca-bundle", store.certificate] if store.tls else ["--no-sign-request"]
+        self._options = ["--endpoint-url", store.endpoint, "--region", store.region, "--path-style", *access,
+                         "--config", "/dev/null", "--cache-min-free", "0", *options]
 
     def __enter__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mount-", dir=self._bench.folder))
@@ -96,6 +111,8 @@ class Mount:
         self.cache.mkdir(mode=0o700)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_") and k != "SHARDFS_CONFIG"}
         environment["AWS_EC2_METADATA_DISABLED"] = "true"
+        if self._store.tls:
+            environment |= {"AWS_ACCESS_KEY_ID": self._store.access_key, "AWS_SECRET_ACCESS_KEY": self._store.secret_key}
         command = [self._bench.program, "mount", self._url, self.path, "--cache-dir", self.cache, *self._options]
         # The daemon must not hold a pipe of ours: its messages go to a file.
         with open(self.folder / "messages", "w+") as messages:
@@ -144,6 +161,55 @@ def read_whole(path):
     return total
 
 
+def read_all_of(paths):
+    """As a job's reader does it: the bytes of the files, one after the other."""
+    return sum(read_whole(path) for path in paths)
+
+
+def in_processes(count, job):
+    """job(index) in so many forked processes at once; each result must be JSON. The list of results."""
+    children = []
+    for index in range(count):
+        receive, send = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(receive)
+            status = 1
+            try:
+                with os.fdopen(send, "w") as out:
+                    json.dump(job(index), out)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(send)
+        children.append((child, receive))
+    results, failed = [], 0
+    for child, receive in children:
+        with os.fdopen(receive) as answers:
+            text = answers.read()
+        failed += os.waitpid(child, 0)[1] != 0
+        results.append(text)
+    if failed:
+        raise RuntimeError(f"{failed} of {count} processes failed")
+    return [json.loads(text) for text in results]
+
+
+def drop_page_cache():
+    os.sync()
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3\n")
+
+
+def seconds_of(job):
+    start = time.perf_counter()
+    job()
+    return time.perf_counter() - start
+
+
+def quantile(values, q):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+
 def in_turns(turns, jobs):
     """Runs the jobs (name to function) turns times, the order reversed every other time: name to list of results."""
     results = {name: [] for name in jobs}
@@ -190,6 +256,7 @@ def arguments(description):
     parser.add_argument("--work", metavar="DIR", help="for the cache and the local copy (default: $TMPDIR)")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="a tenth of the bytes: tries the benchmark itself")
+    parser.add_argument("--no-peers", action="store_true", help="leave out s3fs and rclone")
     parser.add_argument("--json", metavar="FILE", help="write all figures there")
     return parser
 
