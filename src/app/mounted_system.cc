@@ -133,6 +133,8 @@ Result<void> MountedSystem::open_cache() {
   wanted.folder = options.cache_folder;
   wanted.limit = options.cache_limit;
   wanted.min_free = options.cache_min_free;
+  wanted.eviction = options.cache_eviction;
+  wanted.set_prefix = plan_.source.prefix;
   if (options.store_given_by_job) wanted.trust_namespace = fmt::format("uid-{}", ::geteuid());
   auto cache = cache::Cache::open(std::move(wanted), disk_, clock_, metrics_);
   if (!cache) {

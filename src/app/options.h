@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cache/cache.h"
 
 namespace shardfs::app {
 
@@ -36,6 +37,7 @@ struct MountOptions {
   std::string cache_folder;
   base::SizeOrPercent cache_limit{0, 80};  // 0 bytes: no cache
   base::SizeOrPercent cache_min_free{0, 5};
+  cache::Eviction cache_eviction = cache::Eviction::kNextUse;
 
   uint64_t memory_limit_bytes = 256 << 20;
   std::chrono::milliseconds metadata_ttl{60000};

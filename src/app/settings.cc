@@ -54,6 +54,14 @@ Result<void> endpoint_url(MountOptions& options, Value text) {
   return put_text(options.endpoint_url, text, "an address");
 }
 
+Result<void> cache_eviction(MountOptions& options, Value text) {
+  if (text != "next-use" && text != "lru") {
+    return fail(Code::kInvalid, fmt::format("\"{}\" is neither next-use nor lru", text));
+  }
+  options.cache_eviction = text == "lru" ? cache::Eviction::kLeastRecentlyUsed : cache::Eviction::kNextUse;
+  return {};
+}
+
 Result<void> cache_folder(MountOptions& options, Value text) {
   if (!text.starts_with('/')) return fail(Code::kInvalid, fmt::format("\"{}\" is not an absolute path", text));
   return put_text(options.cache_folder, text, "a folder");
@@ -128,6 +136,11 @@ std::vector<Setting> make_settings() {
        [](O& o, Value v) { return put(o.cache_limit, base::parse_size_or_percent(v)); }},
       {"cache-min-free", "SIZE", cache, "Space that the cache leaves free on its file system: 20G, 5%. Default: 5%",
        false, [](O& o, Value v) { return put(o.cache_min_free, base::parse_size_or_percent(v)); }},
+      {"cache-eviction", "POLICY", cache,
+       "What leaves a full cache: next-use (what is read again latest; hits also when the set is larger than the "
+       "cache) "
+       "or lru. Default: next-use",
+       false, cache_eviction},
       {"memory-limit", "SIZE", cache, "Memory for data under way, at least 32M. Default: 256M", false, memory_limit},
       {"metadata-ttl", "TIME", cache, "How long names and attributes are taken as known: 60s, 10m, inf. Default: 60s",
        false, [](O& o, Value v) { return put(o.metadata_ttl, base::parse_duration(v)); }},

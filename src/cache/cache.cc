@@ -87,6 +87,7 @@ class FolderCache final : public Cache {
   void touch(const store::ObjectId& id) override {
     const FileKey key = {core_->name_space, hash_of(id, 0)};
     const int64_t now = core_->wall_ms();
+    core_->evictor->policy().note_use(id, core_->clock.wall_now());
     core_->files->note_use(key, now);
     core_->index->note_use(key, now);
   }
@@ -188,7 +189,8 @@ Result<std::shared_ptr<Core>> make_core(const CacheOptions& options, base::Disk&
     }
   }
   core->index = std::make_unique<Index>(folder->index_path(), overhead.index, core->budget->fd(), Budget::kFreeLocks);
-  core->evictor = std::make_unique<Evictor>(*core, std::make_unique<LeastRecentlyUsed>());
+  core->evictor = std::make_unique<Evictor>(
+      *core, options.eviction == Eviction::kNextUse ? make_next_use(options.set_prefix) : make_least_recently_used());
   core->files = std::make_unique<FileTable>();
   // Alone and not left clean: the figures are from before a crash. With others alive, they see to it.
   if (core->budget->count_wanted()) {

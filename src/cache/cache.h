@@ -25,12 +25,17 @@ namespace shardfs::cache {
 /// The unit of residence. Source: docs/decisions/0004-blocks-and-parts.md.
 inline constexpr uint64_t kBlockBytes = 1 << 20;
 
+/// What leaves when space is needed, and what may enter: docs/decisions/0011-eviction.md.
+enum class Eviction { kNextUse, kLeastRecentlyUsed };
+
 struct CacheOptions {
   std::string folder;                    // made if missing, mode 0700
   base::SizeOrPercent limit;             // of the file system's size; hard
   base::SizeOrPercent min_free;          // floor of free space; nothing is written below it
   std::string trust_namespace = "site";  // entries of other namespaces are not seen; [A-Za-z0-9._-]
-  std::string boot_id;                   // names the machine's start for verified(); empty: the kernel's (tests differ)
+  Eviction eviction = Eviction::kNextUse;
+  std::string set_prefix;  // of this mount's keys; the names after it are the sets that jobs scan
+  std::string boot_id;     // names the machine's start for verified(); empty: the kernel's (tests differ)
 };
 
 /// The answer to a wish to fill one block.

@@ -1,5 +1,8 @@
 #include "cache/evictor.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/log.h"
 #include "base/units.h"
 #include "cache/count.h"
@@ -10,8 +13,6 @@ namespace {
 
 // How old an answer about free space may be. Source: others fill a disk at a few GB/s at most.
 constexpr std::chrono::milliseconds kSpaceFresh{100};
-
-int64_t ticks(base::SteadyTime time) { return time.time_since_epoch().count(); }
 
 base::WallTime wall_of(int64_t ms) {
   return base::WallTime(std::chrono::duration_cast<base::WallTime::duration>(std::chrono::milliseconds(ms)));
@@ -42,7 +43,13 @@ Evictor::Floor Evictor::above_floor(uint64_t bytes) {
   return Floor::kAbove;
 }
 
-bool Evictor::reserve(uint64_t bytes) {
+bool Evictor::admits(uint64_t bytes, const store::ObjectId& newcomer) {
+  if (!reserve(bytes, newcomer)) return false;
+  release(bytes);
+  return true;
+}
+
+bool Evictor::reserve(uint64_t bytes, const store::ObjectId& newcomer) {
   if (core_.health.failing() || bytes > core_.budget->limit_bytes()) return false;
   auto floor = Floor::kAbove;
   const auto try_once = [&] {
@@ -52,11 +59,11 @@ bool Evictor::reserve(uint64_t bytes) {
   bool got = try_once();
   while (!got) {
     if (floor == Floor::kUnknown) return false;  // the disk is gone; evicting would not help
-    if (ticks(core_.clock.now()) < exhausted_until_.load(std::memory_order_relaxed)) return false;
+    if (exhausted_for(policy_->set_of(newcomer))) return false;
     const Turn::Held turn(turn_);
     got = try_once();  // another thread may have made room meanwhile
     if (!got && floor == Floor::kBelow) warn_of_floor();
-    if (!got && !evict_one()) return false;
+    if (!got && !evict_one(&newcomer)) return false;
     if (!got) got = try_once();
   }
   core_.reserved_gauge.set(static_cast<int64_t>(core_.budget->own_reserved_bytes()));
@@ -76,34 +83,50 @@ void Evictor::release(uint64_t bytes) {
 
 void Evictor::shrink_to_limit() {
   const Turn::Held turn(turn_);
-  while (core_.budget->use().sum() > core_.budget->limit_bytes() && evict_one()) {
+  while (core_.budget->use().sum() > core_.budget->limit_bytes() && evict_one(nullptr)) {
   }
 }
 
-bool Evictor::evict_one() {
-  if (core_.budget->count_wanted() && count_again()) return true;
-  if (core_.clock.now() - queue_made_ > kQueueFresh) {
-    queue_.clear();
-    last_asked_.reset();
-  }
-  const bool from_the_oldest = queue_.empty() && !last_asked_;
-  if (evict_next()) return true;
-  if (!from_the_oldest && evict_next()) return true;  // some may have been let go since they were passed over
-  mark_idle_dead();
-  // The index may lack files, or the figures may be wrong since somebody removed files by hand.
-  if (count_again()) return true;
-  exhausted_until_.store(ticks(core_.clock.now() + kExhaustedFor), std::memory_order_relaxed);
+bool Evictor::exhausted_for(const std::string& set) {
+  const std::lock_guard guard(exhausted_mutex_);
+  if (closed_.exchange(false, std::memory_order_relaxed)) exhausted_until_.clear();
+  const auto place = exhausted_until_.find(set);
+  if (place == exhausted_until_.end()) return false;
+  if (core_.clock.now() < place->second) return true;
+  exhausted_until_.erase(place);
   return false;
 }
 
-bool Evictor::evict_next() {
+bool Evictor::evict_one(const store::ObjectId* newcomer) {
+  if (core_.budget->count_wanted() && count_again()) return true;
+  const auto began = core_.clock.now();
+  auto set = newcomer == nullptr ? std::string() : policy_->set_of(*newcomer);
+  if (began - queue_made_ > kQueueFresh || set != queue_set_) {
+    queue_.clear();
+    last_asked_.reset();
+    queue_set_ = set;
+  }
+  const bool from_the_oldest = queue_.empty() && !last_asked_;
+  if (evict_next(newcomer)) return true;
+  if (!from_the_oldest && evict_next(newcomer)) return true;  // some may have been let go since they were passed over
+  mark_idle_dead(newcomer);
+  // The index may lack files, or the figures may be wrong since somebody removed files by hand.
+  if (count_again()) return true;
+  const auto now = core_.clock.now();
+  const std::lock_guard guard(exhausted_mutex_);
+  exhausted_until_[std::move(set)] =
+      now + std::max<base::SteadyTime::duration>(kExhaustedFor, kExhaustedTimes * (now - began));
+  return false;
+}
+
+bool Evictor::evict_next(const store::ObjectId* newcomer) {
   do {
     while (!queue_.empty()) {
       const IndexRow row = std::move(queue_.front());
       queue_.pop_front();
       if (remove(row)) return true;
     }
-  } while (refill());
+  } while (refill(newcomer));
   return false;
 }
 
@@ -122,7 +145,7 @@ bool Evictor::remove(const IndexRow& row) {
   return true;
 }
 
-bool Evictor::refill() {
+bool Evictor::refill(const store::ObjectId* newcomer) {
   static_cast<void>(core_.index->write());
   auto rows = core_.index->oldest(last_asked_, kCandidates);
   if (!rows || rows->empty()) {
@@ -131,11 +154,19 @@ bool Evictor::refill() {
   }
   last_asked_ = rows->back();
   queue_made_ = core_.clock.now();
-  std::vector<Candidate> candidates;
-  candidates.reserve(rows->size());
-  for (const auto& row : *rows) candidates.push_back({row.id, row.size_bytes, wall_of(row.last_use_ms)});
-  for (const size_t i : policy_->order(candidates, core_.clock.wall_now())) queue_.push_back((*rows)[i]);
+  for (auto& row : in_order(std::move(*rows), newcomer)) queue_.push_back(std::move(row));
   return true;
+}
+
+std::vector<IndexRow> Evictor::in_order(std::vector<IndexRow> rows, const store::ObjectId* newcomer) {
+  std::vector<Candidate> candidates;
+  candidates.reserve(rows.size());
+  for (const auto& row : rows) candidates.push_back({row.id, row.size_bytes, wall_of(row.last_use_ms)});
+  std::vector<IndexRow> ordered;
+  for (const size_t i : policy_->order(candidates, newcomer, core_.clock.wall_now())) {
+    ordered.push_back(std::move(rows[i]));
+  }
+  return ordered;
 }
 
 bool Evictor::count_again() {
@@ -147,14 +178,14 @@ bool Evictor::count_again() {
   return core_.budget->use().sum() < before;
 }
 
-void Evictor::mark_idle_dead() {
-  const auto rows = core_.index->oldest(std::nullopt, kCandidates);
+void Evictor::mark_idle_dead(const store::ObjectId* newcomer) {
+  auto rows = core_.index->oldest(std::nullopt, kCandidates);
   if (!rows) return;
   const int64_t idle_since = core_.wall_ms() - std::chrono::duration_cast<std::chrono::milliseconds>(kIdle).count();
   size_t marked = 0;
-  for (const auto& row : *rows) {
-    if (row.last_use_ms > idle_since || marked == kIdleAtOnce) return;
-    if (mark_open_file_dead(core_, row.key)) ++marked;
+  for (const auto& row : in_order(std::move(*rows), newcomer)) {
+    if (marked == kIdleAtOnce) return;
+    if (row.last_use_ms <= idle_since && mark_open_file_dead(core_, row.key)) ++marked;
   }
 }
 

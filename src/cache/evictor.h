@@ -7,9 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cache/core.h"
 #include "cache/eviction.h"
@@ -24,17 +27,22 @@ class Evictor {
 
   Evictor(Core& core, std::unique_ptr<EvictionPolicy> policy) : core_(core), policy_(std::move(policy)) {}
 
-  /// Reserves, after evicting if need be. False: there is no space that may be taken, or the disk is failing.
-  bool reserve(uint64_t bytes);
+  /// Reserves for this object, after evicting if need be. False: there is no space that may be taken for it, or the
+  /// disk is failing.
+  bool reserve(uint64_t bytes, const store::ObjectId& newcomer);
+  /// Whether so much could be reserved for it now; evicts as reserve does.
+  bool admits(uint64_t bytes, const store::ObjectId& newcomer);
   void release(uint64_t bytes);
   /// Evicts until the use is within the limit: after a start with a smaller one, or when the index has grown.
   void shrink_to_limit();
   /// A file was closed or unpinned by this mount: what could not be evicted may be now.
-  void something_closed() { exhausted_until_.store(0, std::memory_order_relaxed); }
+  void something_closed() { closed_.store(true, std::memory_order_relaxed); }
+  EvictionPolicy& policy() { return *policy_; }
 
  private:
-  /// Source: a second of fills past a full cache costs a few looks at the index.
+  /// Source: a second of fills past a full cache costs a few looks at the index, and never more than a tenth of it.
   static constexpr std::chrono::milliseconds kExhaustedFor{200};
+  static constexpr int kExhaustedTimes = 10;
   /// Source: a count of 200,000 files takes about a second.
   static constexpr std::chrono::seconds kBetweenCounts{60};
   static constexpr size_t kCandidates = 256;
@@ -47,22 +55,29 @@ class Evictor {
   Floor above_floor(uint64_t bytes);
   void warn_of_floor() const;
   // All below: with turn_ held.
-  bool evict_one();
-  bool evict_next();
+  /// newcomer: for whom; null: there is too much.
+  bool evict_one(const store::ObjectId* newcomer);
+  bool evict_next(const store::ObjectId* newcomer);
   bool remove(const IndexRow& row);
   /// The next rows of the index, in the policy's order, into queue_. False at the index's end.
-  bool refill();
+  bool refill(const store::ObjectId* newcomer);
+  std::vector<IndexRow> in_order(std::vector<IndexRow> rows, const store::ObjectId* newcomer);
   bool count_again();
-  void mark_idle_dead();
+  void mark_idle_dead(const store::ObjectId* newcomer);
+  /// Nothing was found to leave for this set a moment ago, and nothing was closed since.
+  bool exhausted_for(const std::string& set);
 
   Core& core_;
-  const std::unique_ptr<EvictionPolicy> policy_;  // called with turn_ held
+  const std::unique_ptr<EvictionPolicy> policy_;
   Turn turn_;
-  std::deque<IndexRow> queue_;                  // by turn_
+  std::deque<IndexRow> queue_;                  // by turn_; may leave for queue_set_
+  std::string queue_set_;                       // by turn_
   std::optional<IndexRow> last_asked_;          // by turn_: where the next refill goes on
   base::SteadyTime queue_made_{};               // by turn_
   std::optional<base::SteadyTime> last_count_;  // by turn_
-  std::atomic<int64_t> exhausted_until_{0};
+  std::mutex exhausted_mutex_;                  // guards exhausted_until_
+  std::map<std::string, base::SteadyTime> exhausted_until_;
+  std::atomic<bool> closed_{false};
 
   // The floor: one look at the file system serves many reservations.
   std::mutex space_mutex_;  // guards the three below

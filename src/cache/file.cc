@@ -211,7 +211,7 @@ FillAnswer File::begin_fill(uint32_t block) {
     drop_fill(block);
     return FillAnswer::kResident;
   }
-  if (dead() || !core_->evictor->reserve(charge_of(block))) {
+  if (dead() || !core_->evictor->reserve(charge_of(block), id())) {
     drop_fill(block);
     core_->refused_blocks.add();
     return FillAnswer::kRefused;

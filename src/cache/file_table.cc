@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "cache/evictor.h"
 #include "cache/file.h"
 
 namespace shardfs::cache {
@@ -27,6 +28,10 @@ Result<OpenPair> open_or_make(Core& core, const FileKey& key, const store::Objec
       return base::fail(Code::kCacheFull, "larger than the cache");
     }
     if (core.health.failing()) return base::fail(Code::kCacheFull, "the cache's disk is failing");
+    auto& evictor = *core.evictor;
+    if (evictor.policy().admits_whole_objects_only() && !evictor.admits(needed, id)) {
+      return base::fail(Code::kCacheFull, "not admitted");
+    }
     auto made = make_pair(core, key, id, size_bytes);
     if (made || made.error().code != Code::kChanged) return made;
   }

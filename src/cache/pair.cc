@@ -15,10 +15,10 @@ using base::Result;
 // A file can vanish or appear between two looks as often as another mount evicts or makes it.
 constexpr int kTries = 8;
 
-Result<void> make_directory(Core& core, const std::string& path) {
+Result<void> make_directory(Core& core, const std::string& path, const store::ObjectId& id) {
   if (core.disk.stat(path)) return {};  // another thread or mount was faster
   const uint64_t bytes = core.charges.unit_bytes;
-  if (!core.evictor->reserve(bytes)) return base::fail(Code::kCacheFull, "no space for a directory");
+  if (!core.evictor->reserve(bytes, id)) return base::fail(Code::kCacheFull, "no space for a directory");
   auto made = core.disk.make_directories(path);
   if (made) made = core.budget->commit(bytes, []() -> Result<void> { return {}; });
   if (!made) core.evictor->release(bytes);
@@ -80,14 +80,14 @@ Result<OpenPair> make_pair(Core& core, const FileKey& key, const store::ObjectId
   const auto image = MapFile::image(id, size_bytes, core.wall_ms());
   const uint64_t charge = core.charges.of_empty_file(image.size(), block_count_of(size_bytes));
   if (!core.folder_is_ours()) return base::fail(Code::kCacheIo, "the cache folder was removed or replaced");
-  if (!core.evictor->reserve(charge)) return base::fail(Code::kCacheFull, "no space for " + data_path);
+  if (!core.evictor->reserve(charge, id)) return base::fail(Code::kCacheFull, "no space for " + data_path);
   const auto give_up = [&](base::Error error) {
     core.evictor->release(charge);
     return tl::unexpected(std::move(error));
   };
   auto fd = core.disk.open(data_path, O_RDWR | O_CREAT | O_EXCL);
   if (!fd && fd.error().code == Code::kNotFound) {
-    if (auto made = make_directory(core, core.folder.directory_of(key)); !made) return give_up(made.error());
+    if (auto made = make_directory(core, core.folder.directory_of(key), id); !made) return give_up(made.error());
     fd = core.disk.open(data_path, O_RDWR | O_CREAT | O_EXCL);
   }
   if (!fd) {

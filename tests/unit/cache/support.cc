@@ -99,6 +99,7 @@ TestCache::TestCache(const TestFolder& folder, uint64_t limit_bytes, std::string
     : disk(other_disk != nullptr ? other_disk : &system_disk) {
   options.folder = folder.cache();
   options.limit.bytes = limit_bytes;
+  options.eviction = Eviction::kLeastRecentlyUsed;  // what most tests reckon with; eviction_test.cc has the other
   options.boot_id = std::move(boot_id);
   static_cast<void>(open());
 }
