@@ -53,6 +53,7 @@ class FetcherImpl final : public Fetcher {
       tick_ended_.wait(lock, [&] { return !ticking_; });
     }
     std::vector<std::shared_ptr<SourceFileImpl>> files = all();
+    shared_.stragglers.stop();
     for (const auto& file : files) file->stop();
     shared_.scheduler.wait_until_idle();
     shared_.wait_for_jobs();
@@ -109,6 +110,7 @@ class FetcherImpl final : public Fetcher {
   void tick() {
     const auto now = shared_.env.clock.now();
     for (const auto& file : all()) file->look_after_parked(now);
+    shared_.holders.tick();
     shared_.scheduler.trim();
     if (shared_.budget.used_bytes() == 0) shared_.pool.release_idle();
     shared_.scheduler.pump();

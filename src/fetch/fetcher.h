@@ -2,7 +2,7 @@
 // It plans parts, keeps one flight for each byte, puts demand first and stays within the mount's memory budget.
 // It knows no HTTP and no FUSE; the cache may be absent.
 // Thread rule: thread-safe. read() never waits for the network: a miss is parked and answered by a store thread.
-// Lock order: Scheduler before SourceFile; none is held across I/O, store calls or callbacks.
+// Lock order: Scheduler or a Part's turn before SourceFile; none is held across I/O, store calls or callbacks.
 #pragma once
 
 #include <sys/uio.h>

@@ -21,10 +21,29 @@ const MemoryBlock* MemoryBlocks::find(uint32_t block) const {
 }
 
 MemoryBlock& MemoryBlocks::add(uint32_t block, std::shared_ptr<base::Buffer> buffer) {
+  erase(block);
   MemoryBlock& added = blocks_[block];
-  added = MemoryBlock{};
   added.buffer = std::move(buffer);
+  ++unsaved_;
   return added;
+}
+
+void MemoryBlocks::erase(uint32_t block) {
+  const auto it = blocks_.find(block);
+  if (it == blocks_.end()) return;
+  if (!it->second.saved) --unsaved_;
+  blocks_.erase(it);
+}
+
+void MemoryBlocks::clear() {
+  blocks_.clear();
+  unsaved_ = 0;
+}
+
+void MemoryBlocks::mark_saved(uint32_t block) {
+  MemoryBlock& found = blocks_.at(block);
+  if (!found.saved) --unsaved_;
+  found.saved = true;
 }
 
 bool MemoryBlocks::has(uint32_t block, const base::ByteRange& range) const {

@@ -38,8 +38,12 @@ class MemoryBlocks {
   MemoryBlock* find(uint32_t block);
   const MemoryBlock* find(uint32_t block) const;
   MemoryBlock& add(uint32_t block, std::shared_ptr<base::Buffer> buffer);
-  void erase(uint32_t block) { blocks_.erase(block); }
-  void clear() { blocks_.clear(); }
+  void erase(uint32_t block);
+  void clear();
+  /// The cache file has it too.
+  void mark_saved(uint32_t block);
+  /// Those that would have to be fetched again.
+  size_t unsaved_blocks() const { return unsaved_; }
   const std::map<uint32_t, MemoryBlock>& all() const { return blocks_; }
 
   /// Range within one block: has all of it arrived?
@@ -54,6 +58,7 @@ class MemoryBlocks {
  private:
   const uint64_t size_;
   std::map<uint32_t, MemoryBlock> blocks_;
+  size_t unsaved_ = 0;
 };
 
 }  // namespace shardfs::fetch

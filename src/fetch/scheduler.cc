@@ -8,11 +8,14 @@
 #include "fetch/source_file.h"
 
 namespace shardfs::fetch {
+namespace {
 
-Scheduler::Scheduler(Shared& shared)
-    : shared_(shared),
-      connections_(std::max(1u, shared.options.connections)),
-      demand_reserve_(connections_ < 4 ? connections_ / 2 : std::max(2u, connections_ / 8)) {}
+// Parts beyond the store's connections, when it allows fewer than we have: it must see that more would be used.
+constexpr unsigned kWaitingAtTheStore = 2;
+
+}  // namespace
+
+Scheduler::Scheduler(Shared& shared) : shared_(shared), connections_(std::max(1u, shared.options.connections)) {}
 
 void Scheduler::enqueue(std::shared_ptr<SourceFileImpl> file, Cause cause) {
   std::lock_guard lock(mutex_);
@@ -20,59 +23,133 @@ void Scheduler::enqueue(std::shared_ptr<SourceFileImpl> file, Cause cause) {
   if (std::find(queue.begin(), queue.end(), file) == queue.end()) queue.push_back(std::move(file));
 }
 
-unsigned Scheduler::active() const { return std::accumulate(active_.begin(), active_.end(), 0u); }
+unsigned Scheduler::active() const { return std::accumulate(active_.begin(), active_.end(), second_legs_); }
+
+/// What the store sends at once; more only wait for each other.
+unsigned Scheduler::slots() const { return std::clamp(shared_.env.store.connection_limit(), 1u, connections_); }
+
+/// Of them, those that only demand may use.
+unsigned Scheduler::reserve() const {
+  const unsigned all = slots();
+  return all < 4 ? all / 2 : std::max(2u, all / 8);
+}
 
 bool Scheduler::may_start(Cause cause) const {
   if (active() >= connections_) return false;
-  return cause == Cause::kDemand || active() - active_[index_of(Cause::kDemand)] < connections_ - demand_reserve_;
+  if (cause == Cause::kDemand) return true;
+  const unsigned all = slots();
+  const unsigned waiting = all < connections_ ? kWaitingAtTheStore : 0;
+  return active() - active_[index_of(Cause::kDemand)] < all - reserve() + waiting;
 }
 
 Scheduler::Next Scheduler::plan_next() {
   Next next;
   for (const Cause cause : kAllCauses) {
     auto& queue = queues_[index_of(cause)];
-    while (!queue.empty() && may_start(cause)) {
-      auto file = queue.front();
-      const auto planned = file->plan_part(cause, next.part);
-      if (planned == SourceFileImpl::Planned::kNoMemory) {
-        next.out_of_memory = cause;
-        return next;
-      }
+    for (size_t left = queue.size(); left > 0 && may_start(cause); --left) {
+      auto file = std::move(queue.front());
       queue.pop_front();
-      if (planned == SourceFileImpl::Planned::kNothing) {
-        next.without_wants.push_back(std::move(file));
-        continue;
+      switch (file->plan_part(cause, next.part)) {
+        case SourceFileImpl::Planned::kPart:
+          queue.push_back(std::move(file));
+          next.displaces = cause == Cause::kDemand && store_is_busy();
+          ++active_[index_of(cause)];
+          started_.push_back(next.part);
+          return next;
+        case SourceFileImpl::Planned::kNothing: next.without_wants.push_back(std::move(file)); break;
+        case SourceFileImpl::Planned::kOverShare:
+          next.over_share = true;
+          queue.push_back(std::move(file));
+          break;
+        case SourceFileImpl::Planned::kNoMemory:
+          next.out_of_memory = cause;
+          queue.push_front(std::move(file));
+          return next;
       }
-      queue.push_back(std::move(file));
-      ++active_[index_of(cause)];
-      return next;
     }
   }
   return next;
 }
 
+/// Another demand part would find all of the store's connections busy, some with what is not demand.
+bool Scheduler::store_is_busy() const {
+  const unsigned all = slots();
+  const unsigned demand = active_[index_of(Cause::kDemand)];
+  if (demand >= all) return false;
+  const unsigned ahead = std::min({active() - demand - preempting_, all - reserve(), all - demand});
+  return ahead > 0 && demand + ahead >= all;
+}
+
+std::shared_ptr<Part> Scheduler::choose_victim(bool displaces) {
+  // Or demand that has no connection of ours.
+  const auto& waiting = queues_[index_of(Cause::kDemand)];
+  const bool queued = !may_start(Cause::kDemand) && preempting_ < waiting.size() &&
+                      std::any_of(waiting.begin(), waiting.end(),
+                                  [](const auto& file) { return file->wants_anything(Cause::kDemand); });
+  if (!queued && !displaces) return nullptr;
+  std::shared_ptr<Part> victim;
+  SourceFileImpl::Standing least{};
+  for (const auto& part : started_) {
+    const auto standing = part->file->standing_of(*part);
+    if (!standing) continue;
+    if (!victim || standing->urgency > least.urgency ||
+        (standing->urgency == least.urgency && standing->arrived_bytes < least.arrived_bytes)) {
+      victim = part;
+      least = *standing;
+    }
+  }
+  return victim;
+}
+
 void Scheduler::pump() {
   while (!shared_.stopping) {
     Next next;
+    std::vector<store::RequestHandle> preempted;
     {
       std::lock_guard lock(mutex_);
       next = plan_next();
-      if (next.out_of_memory) starved_ = true;
+      if (next.out_of_memory || next.over_share) starved_ = true;
+      if (const auto victim = choose_victim(next.displaces)) {
+        preempted = victim->file->preempt(*victim);
+        ++preempting_;
+      }
     }
+    for (const auto& request : preempted) request->cancel();
     for (const auto& file : next.without_wants) file->tell_settled();
     if (next.part) {
       next.part->file->start_part(next.part);
       continue;
     }
+    if (!preempted.empty()) continue;
     if (!next.out_of_memory || !evict(*next.out_of_memory)) break;
   }
   shared_.metrics.memory_bytes.set(static_cast<int64_t>(shared_.budget.used_bytes()));
 }
 
-void Scheduler::part_ended(Cause cause) {
+void Scheduler::part_ended(const Part& part) {
   std::lock_guard lock(mutex_);
-  --active_[index_of(cause)];
+  std::erase_if(started_, [&](const auto& started) { return started.get() == &part; });
+  --active_[index_of(part.cause)];
+  if (part.preempted) --preempting_;
   if (active() == 0) idle_.notify_all();
+}
+
+bool Scheduler::begin_second_leg() {
+  std::lock_guard lock(mutex_);
+  if (shared_.stopping || active() >= connections_) return false;
+  ++second_legs_;
+  return true;
+}
+
+void Scheduler::second_leg_ended() {
+  std::lock_guard lock(mutex_);
+  --second_legs_;
+  if (active() == 0) idle_.notify_all();
+}
+
+std::vector<std::shared_ptr<Part>> Scheduler::started() const {
+  std::lock_guard lock(mutex_);
+  return started_;
 }
 
 void Scheduler::memory_freed() {
@@ -89,6 +166,7 @@ bool Scheduler::evict(Cause cause) {
   if (is_guess(cause) && drop_one(saved_, Droppable::kOfClosed)) return true;
   if (drop_one(saved_, Droppable::kOfOpen)) return true;
   if (drop_one(unsaved_, demand ? Droppable::kOfOpen : Droppable::kOfClosed)) return true;
+  if (cause == Cause::kReadahead && take_back_one()) return true;
   // Reads that each hold a part of what they need, and no memory for the rest: one of them goes back to the start.
   return demand && (drop_one(saved_, Droppable::kOfParked) || drop_one(unsaved_, Droppable::kOfParked));
 }
@@ -120,6 +198,23 @@ bool Scheduler::drop_one(std::deque<IdleBlock>& blocks, Droppable which) {
     }
   }
   return false;
+}
+
+bool Scheduler::take_back_one() {
+  std::vector<std::weak_ptr<SourceFileImpl>> files;
+  {
+    std::lock_guard lock(idle_mutex_);
+    for (const auto& idle : unsaved_) {
+      const bool known = std::any_of(files.begin(), files.end(), [&](const auto& file) {
+        return !file.owner_before(idle.file) && !idle.file.owner_before(file);
+      });
+      if (!known) files.push_back(idle.file);
+    }
+  }
+  return std::any_of(files.begin(), files.end(), [](const auto& weak) {
+    const auto file = weak.lock();
+    return file && file->give_back_block();
+  });
 }
 
 void Scheduler::trim() {

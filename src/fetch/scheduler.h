@@ -33,8 +33,13 @@ class Scheduler {
   void enqueue(std::shared_ptr<SourceFileImpl> file, Cause cause);
   /// Starts parts while there are wants, connections and memory. Under no lock of the caller's.
   void pump();
-  /// A part has ended; its connection is free. Does not pump.
-  void part_ended(Cause cause);
+  /// Its last leg has ended; the connection is free. Does not pump.
+  void part_ended(const Part& part);
+  /// A late part may be asked for a second time: there is a connection. False: there is none.
+  bool begin_second_leg();
+  void second_leg_ended();
+  /// The parts under way, in the order of their start.
+  std::vector<std::shared_ptr<Part>> started() const;
   /// Memory may have become free. Pumps if anybody waits for it.
   void memory_freed();
   /// A full block that may be dropped when memory is short: one that is in the cache file too, or one that is not.
@@ -52,22 +57,31 @@ class Scheduler {
   struct Next {
     std::shared_ptr<Part> part;          // null: nothing can start now
     std::optional<Cause> out_of_memory;  // whose part waits for memory
+    bool displaces = false;              // the part is demand, and the store has no connection for it
+    bool over_share = false;             // a file waits for its own memory
     std::vector<std::shared_ptr<SourceFileImpl>> without_wants;
   };
   Next plan_next();
+  bool store_is_busy() const;
+  std::shared_ptr<Part> choose_victim(bool displaces);
   bool may_start(Cause cause) const;
   unsigned active() const;
+  unsigned slots() const;
+  unsigned reserve() const;
   bool evict(Cause cause);
   bool drop_one(std::deque<IdleBlock>& blocks, Droppable which);
+  bool take_back_one();
   void trim(std::deque<IdleBlock>& blocks);
 
   Shared& shared_;
   const unsigned connections_;
-  const unsigned demand_reserve_;  // connections that only demand may use
-  std::mutex mutex_;               // guards queues_, active_
+  mutable std::mutex mutex_;  // guards all up to second_legs_
   std::condition_variable idle_;
   std::array<std::deque<std::shared_ptr<SourceFileImpl>>, kCauses> queues_;
   std::array<unsigned, kCauses> active_{};
+  std::vector<std::shared_ptr<Part>> started_;
+  unsigned preempting_ = 0;           // cancelled, and not ended yet
+  unsigned second_legs_ = 0;          // connections beyond one a part
   std::atomic<bool> starved_{false};  // somebody waits for memory
   std::mutex idle_mutex_;             // guards the two below
   std::deque<IdleBlock> saved_;

@@ -16,8 +16,37 @@ FetchMetrics::FetchMetrics(base::Metrics& m)
       memory_bytes(m.gauge("fetch_memory_bytes")),
       memory_limit_bytes(m.gauge("fetch_memory_limit_bytes")),
       disk_writes(m.gauge("fetch_disk_writes")),
-      stall(m.histogram("fetch_stall_seconds")) {
-  for (const Cause cause : kAllCauses) received[index_of(cause)] = &m.counter("fetch_received_bytes", name_of(cause));
+      stall(m.histogram("fetch_stall_seconds")),
+      preempted(m.counter("fetch_preempted_parts")),
+      hedged(m.counter("fetch_hedged_parts")),
+      hedges_won(m.counter("fetch_hedges_won")),
+      given_back_blocks(m.counter("fetch_given_back_blocks")),
+      origins(m) {
+  for (size_t i = 0; i < kStallReasons; ++i)
+    stalled_ns[i] = &m.counter("fetch_stalled_nanoseconds", name_of(static_cast<Stall>(i)));
+}
+
+std::string_view name_of(Stall reason) {
+  switch (reason) {
+    case Stall::kConnection: return "connection";
+    case Stall::kMemory: return "memory";
+    case Stall::kFirstByte: return "first_byte";
+    case Stall::kTransfer: return "transfer";
+    case Stall::kOtherProcess: return "other_process";
+  }
+  return "connection";
+}
+
+void Holders::add() {
+  const unsigned now = now_.fetch_add(1) + 1;
+  unsigned most = most_.load();
+  while (most < now && !most_.compare_exchange_weak(most, now)) {
+  }
+}
+
+uint64_t Shared::share_bytes() const {
+  const uint64_t ahead = options.memory_bytes - options.memory_bytes / 8;
+  return std::max(ahead / std::max(1u, holders.count()), options.part_bytes);
 }
 
 void Shared::post(base::Task task) {

@@ -30,10 +30,15 @@ SourceFileImpl::SourceFileImpl(Shared& shared, store::ObjectInfo info, store::Ob
       info_(std::move(info)),
       id_(std::move(id)),
       policy_(info_.size_bytes, shared.options.readahead),
-      memory_(info_.size_bytes) {}
+      memory_(info_.size_bytes),
+      origins_(info_.size_bytes, shared.metrics.origins) {
+  if (const auto unread = shared_.unread_files.take(name())) origins_.carry(*unread);
+}
 
 SourceFileImpl::~SourceFileImpl() {
   for (const auto& prefetch : prefetches_) prefetch.done();  // nothing under way holds it, so nothing is
+  if (const auto unread = origins_.unread()) shared_.unread_files.put(name(), *unread);
+  if (holding_) shared_.holders.remove();
 }
 
 void SourceFileImpl::opened(uint32_t) {
@@ -46,6 +51,7 @@ void SourceFileImpl::opened(uint32_t) {
     changed_.reset();        // the store may have this version again, or have sent a wrong answer
     policy_.on_open();
     raised = raise_parts({0, info_.size_bytes}, Cause::kReadahead);
+    count_holding();
   }
   for (const auto& request : raised) request->raise_to(store::Priority::kReadahead);
 }
@@ -56,6 +62,7 @@ void SourceFileImpl::closed() {
     std::lock_guard lock(mutex_);
     if (handles_ > 0) --handles_;
     if (handles_ > 0) return;
+    count_holding();
     cached = shared_.env.cache && !cache_refused_;
   }
   note_if_idle();
@@ -142,12 +149,20 @@ void SourceFileImpl::note_served(const base::ByteRange& range) {
     const base::ByteRange whole = memory_.range_of(block);
     const base::ByteRange piece = range.intersect(whole);
     at = piece.end;
+    origins_.read(block, piece.size());
     MemoryBlock* found = memory_.find(block);
     if (!found) continue;
     found->served_bytes += piece.size();
-    // Read through once: the kernel's page cache has it, and the cache file if there is one.
-    if (found->full && !found->writing && found->served_bytes >= whole.size()) memory_.erase(block);
+    if (found->full && !found->writing && found->served_bytes >= whole.size()) drop_read_through(block);
   }
+  count_holding();
+}
+
+void SourceFileImpl::count_holding() {
+  const bool holds = handles_ > 0 && (memory_.unsaved_blocks() > 0 || !wants_[index_of(Cause::kReadahead)].empty());
+  if (holds == holding_) return;
+  holding_ = holds;
+  holds ? shared_.holders.add() : shared_.holders.remove();
 }
 
 std::shared_ptr<ParkedRead> SourceFileImpl::read(base::ByteRange range, uint32_t, ReadDone done) {
@@ -166,7 +181,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
   const base::ByteRange& range = read->range;
   std::optional<PieceList> pieces;
   std::optional<base::Error> refusal;
-  std::vector<store::RequestHandle> urgent, raised;
+  std::vector<store::RequestHandle> urgent, raised, dropped;
   bool demand = false, ahead = false;
   {
     std::lock_guard lock(mutex_);
@@ -206,17 +221,17 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
         demand = true;
       }
       for (const auto& part : parts_) {
-        if (part->urgency != Cause::kDemand && part->request && !part->range.intersect(range).empty())
-          urgent.push_back(part->request);
+        if (part->urgency != Cause::kDemand && !part->range.intersect(range).empty()) part->add_requests(urgent);
       }
     }
     if (!changed_ && !stopped_) {
+      want_first(Cause::kReadahead, advice.ahead);
       for (const auto& wanted : advice.ahead) {
-        want(Cause::kReadahead, wanted);
         auto under_way_ahead = raise_parts(wanted, Cause::kReadahead);
         std::move(under_way_ahead.begin(), under_way_ahead.end(), std::back_inserter(raised));
-        ahead = true;
       }
+      ahead = !advice.ahead.empty();
+      count_holding();
     }
   }
   for (const auto& request : urgent) request->raise_to(store::Priority::kDemand);
@@ -309,7 +324,20 @@ bool SourceFileImpl::overlaps_parked(const base::ByteRange& range) const {
                      [&](const auto& read) { return !read->range.intersect(range).empty(); });
 }
 
-std::vector<SourceFileImpl::Ready> SourceFileImpl::take_ready(const base::ByteRange& arrived) {
+void SourceFileImpl::count_stall(const Parked& read, const Part* part, base::SteadyTime now) {
+  const auto add = [&](Stall reason, base::SteadyTime from, base::SteadyTime to) {
+    from = std::max(from, read.since);
+    if (to > from)
+      shared_.metrics.stalled_ns[static_cast<size_t>(reason)]->add(
+          static_cast<uint64_t>((to - from) / std::chrono::nanoseconds(1)));
+  };
+  if (!part) return add(Stall::kOtherProcess, read.since, now);
+  add(part->short_of_memory ? Stall::kMemory : Stall::kConnection, read.since, part->started);
+  add(Stall::kFirstByte, part->started, part->begun);
+  add(Stall::kTransfer, part->begun, now);
+}
+
+std::vector<SourceFileImpl::Ready> SourceFileImpl::take_ready(const base::ByteRange& arrived, const Part* part) {
   std::vector<Ready> ready;
   for (auto it = parked_.begin(); it != parked_.end();) {
     if ((*it)->range.intersect(arrived).empty()) {
@@ -322,6 +350,7 @@ std::vector<SourceFileImpl::Ready> SourceFileImpl::take_ready(const base::ByteRa
       continue;
     }
     note_served((*it)->range);
+    count_stall(**it, part, shared_.env.clock.now());
     ready.push_back({*it, std::move(*pieces)});
     it = parked_.erase(it);
     shared_.metrics.parked_reads.add(-1);
@@ -366,6 +395,10 @@ SourceFile::Backing SourceFileImpl::backing() {
   if (!file || !file->complete() || !file->verified()) return {};
   auto pin = file->pin();
   if (!pin) return {};
+  {
+    std::lock_guard lock(mutex_);
+    origins_.read_all();
+  }
   return {std::move(file), std::move(pin)};
 }
 
@@ -391,8 +424,7 @@ void SourceFileImpl::stop() {
     for (auto& wants : wants_) wants.clear();
     parked.swap(parked_);
     shared_.metrics.parked_reads.add(-static_cast<int64_t>(parked.size()));
-    for (const auto& part : parts_)
-      if (part->request) requests.push_back(part->request);
+    for (const auto& part : parts_) part->give_up_legs(requests);
   }
   for (const auto& read : parked) end_read(read, {base::Code::kCancelled, "the mount ends"});
   for (const auto& request : requests) request->cancel();
@@ -402,6 +434,7 @@ void SourceFileImpl::stop() {
 void SourceFileImpl::drop_memory() {
   std::lock_guard lock(mutex_);
   memory_.clear();
+  count_holding();
 }
 
 }  // namespace shardfs::fetch

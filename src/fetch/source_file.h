@@ -22,46 +22,6 @@
 namespace shardfs::fetch {
 
 class SourceFileImpl final : public SourceFile, public std::enable_shared_from_this<SourceFileImpl> {
- public:
-  SourceFileImpl(Shared& shared, store::ObjectInfo info, store::ObjectId id);
-  ~SourceFileImpl() override;
-
-  const store::ObjectInfo& info() const override { return info_; }
-  void opened(uint32_t process) override;
-  void closed() override;
-  std::shared_ptr<ParkedRead> read(base::ByteRange range, uint32_t process, ReadDone done) override;
-  void prefetch(base::ByteRange range, Cause cause, std::function<void()> done) override;
-  void cancel_prefetch() override;
-  Backing backing() override;
-  uint64_t cached_bytes() override;
-  std::string state() override;
-
-  // For the scheduler.
-  enum class Planned { kPart, kNothing, kNoMemory };
-  Planned plan_part(Cause cause, std::shared_ptr<Part>& part);
-  /// Takes the fill rights, then starts the GET. Under no lock.
-  void start_part(const std::shared_ptr<Part>& part);
-  /// Calls the `done` of every prefetch that has come to its end. Under no lock.
-  void tell_settled();
-  enum class Drop { kDropped, kKept, kGone };
-  Drop drop_block(uint32_t block, Scheduler::Droppable which);
-  bool in_memory(uint32_t block);
-
-  // For parts.
-  void on_received(Part& part, uint64_t progress);
-
-  // For the fetcher.
-  /// Answers parked reads whose deadline has passed; wants again what others need and nothing brings.
-  void look_after_parked(base::SteadyTime now);
-  /// Answers all parked reads and cancels all parts; nothing starts after it.
-  void stop();
-  void drop_memory();
-  /// Looks for what the cache has of it, if that is not known. Under no lock.
-  void find_cache_file();
-  /// If nobody reads it and nothing is under way. True if it had one.
-  bool let_go_of_cache_file();
-
- private:
   struct Parked;
   using ParkedPtr = std::shared_ptr<Parked>;
   /// Where a piece of a read comes from; no buffer: the cache file.
@@ -83,6 +43,72 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
     base::Error error;
   };
 
+ public:
+  SourceFileImpl(Shared& shared, store::ObjectInfo info, store::ObjectId id);
+  ~SourceFileImpl() override;
+
+  const store::ObjectInfo& info() const override { return info_; }
+  void opened(uint32_t process) override;
+  void closed() override;
+  std::shared_ptr<ParkedRead> read(base::ByteRange range, uint32_t process, ReadDone done) override;
+  void prefetch(base::ByteRange range, Cause cause, std::function<void()> done) override;
+  void cancel_prefetch() override;
+  Backing backing() override;
+  uint64_t cached_bytes() override;
+  std::string state() override;
+
+  // For the scheduler.
+  /// kOverShare: the file holds its share of the memory; others may go on.
+  enum class Planned { kPart, kNothing, kNoMemory, kOverShare };
+  Planned plan_part(Cause cause, std::shared_ptr<Part>& part);
+  /// Takes the fill rights, then starts the GET. Under no lock.
+  void start_part(const std::shared_ptr<Part>& part);
+  /// Calls the `done` of every prefetch that has come to its end. Under no lock.
+  void tell_settled();
+  enum class Drop { kDropped, kKept, kGone };
+  Drop drop_block(uint32_t block, Scheduler::Droppable which);
+  bool in_memory(uint32_t block);
+  /// Drops the block that a reader would reach last, if it holds more than its share; it is wanted again.
+  bool give_back_block();
+  bool wants_anything(Cause cause);
+  struct Standing {
+    Cause urgency;
+    uint64_t arrived_bytes;
+  };
+  /// What cancelling the part would cost; nothing: it must not be.
+  std::optional<Standing> standing_of(const Part& part);
+  /// What to cancel, under no lock. With the scheduler's lock.
+  std::vector<store::RequestHandle> preempt(Part& part);
+
+  // For stragglers.
+  enum class Lateness { kOnTime, kAhead, kWaitedFor };
+  Lateness lateness(const Part& part, base::SteadyTime now, const Tail::Limits& limits);
+  /// False: the part needs none any more. Under no lock.
+  bool start_second_leg(const std::shared_ptr<Part>& part);
+
+  // For legs.
+  struct Arrival {
+    std::vector<Ready> ready;
+    std::vector<store::RequestHandle> lost;  // to be cancelled
+    bool start_saving = false;
+  };
+  /// With the part's turn.
+  Arrival on_received(Leg& leg, uint64_t progress, bool wins);
+  /// Under no lock.
+  void take_in(Arrival arrival);
+
+  // For the fetcher.
+  /// Answers parked reads whose deadline has passed; wants again what others need and nothing brings.
+  void look_after_parked(base::SteadyTime now);
+  /// Answers all parked reads and cancels all parts; nothing starts after it.
+  void stop();
+  void drop_memory();
+  /// Looks for what the cache has of it, if that is not known. Under no lock.
+  void find_cache_file();
+  /// If nobody reads it and nothing is under way. True if it had one.
+  bool let_go_of_cache_file();
+
+ private:
   // All with mutex_ held.
   bool idle() const;  // no handle, nothing parked, under way or being written
   void set_cache_file(std::shared_ptr<cache::CacheFile> file);
@@ -94,12 +120,21 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   uint64_t next_missing(uint64_t from, uint64_t end) const;
   uint64_t missing_end(uint64_t from, uint64_t end) const;
   void want(Cause cause, const base::ByteRange& range);
+  /// Before all that is wanted for that cause, in that order.
+  void want_first(Cause cause, const std::vector<base::ByteRange>& ranges);
+  /// Read-ahead of it is not wanted any more; what to cancel of it, since nothing has arrived.
+  std::vector<store::RequestHandle> drop_ahead(const base::ByteRange& range);
   bool is_wanted(const base::ByteRange& range) const;
   /// Parts of the range under way become at least as urgent; those whose request is to be told.
   std::vector<store::RequestHandle> raise_parts(const base::ByteRange& range, Cause cause);
   /// Parts under way from this urgency on that no read waits for: to be cancelled, without the lock.
   std::vector<store::RequestHandle> give_up_parts(Cause first);
-  std::vector<Ready> take_ready(const base::ByteRange& arrived);
+  /// part: that brought it; null: another process did.
+  std::vector<Ready> take_ready(const base::ByteRange& arrived, const Part* part);
+  void count_stall(const Parked& read, const Part* part, base::SteadyTime now);
+  void count_holding();
+  /// The kernel's page cache has it, and the cache file if there is one.
+  void drop_read_through(uint32_t block);
   void settle_failed_part(const Part& part, const base::Error& error, std::vector<Ended>& ended);
   ParkedPtr unpark(Parked* read);
   bool overlaps_parked(const base::ByteRange& range) const;
@@ -116,6 +151,8 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   void refetch(const ParkedPtr& read, const base::Error& error);
   std::shared_ptr<cache::CacheFile> fill_target();
   bool is_impatient(uint32_t block) const;
+  void start_leg(const std::shared_ptr<Leg>& leg, store::GetOptions get);
+  void end_leg(const std::shared_ptr<Leg>& leg, const base::Result<void>& result);
   void end_part(const std::shared_ptr<Part>& part, const base::Result<void>& result);
   struct Save {
     uint32_t block;
@@ -129,6 +166,9 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   void poll_foreign();
   void start_pending(bool demand, bool ahead);
 
+  /// Of this version, in the tables of the mount.
+  std::string name() const { return id_.key + '\n' + id_.version; }
+
   Shared& shared_;
   const store::ObjectInfo info_;
   const store::ObjectId id_;
@@ -136,6 +176,7 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   mutable std::mutex mutex_;
   readahead::FilePolicy policy_;
   MemoryBlocks memory_;
+  Origins origins_;
   std::shared_ptr<cache::CacheFile> cache_file_;  // null: none (yet)
   bool cache_looked_up_ = false;
   bool cache_refused_ = false;  // it may not enter, or the disk failed: stream
@@ -148,7 +189,9 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   std::set<uint32_t> impatient_;                  // those that are not waited for any more
   bool polling_foreign_ = false;
   unsigned handles_ = 0;
-  unsigned writes_ = 0;  // blocks in saves_ or being written
+  bool holding_ = false;          // counted in shared_.holders
+  bool short_of_memory_ = false;  // demand had to wait for it
+  unsigned writes_ = 0;           // blocks in saves_ or being written
   // Full blocks on their way to the cache file. One thread at a time writes a file: two would only wait for its inode.
   std::deque<Save> saves_;
   bool saving_ = false;

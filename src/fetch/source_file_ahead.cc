@@ -7,11 +7,54 @@
 
 namespace shardfs::fetch {
 
+namespace {
+
+void subtract(std::deque<base::ByteRange>& wants, const base::ByteRange& range) {
+  if (std::none_of(wants.begin(), wants.end(), [&](const auto& wanted) { return !wanted.intersect(range).empty(); }))
+    return;
+  std::deque<base::ByteRange> left;
+  for (const auto& wanted : wants) {
+    if (wanted.begin < range.begin) left.push_back({wanted.begin, std::min(wanted.end, range.begin)});
+    if (wanted.end > range.end) left.push_back({std::max(wanted.begin, range.end), wanted.end});
+  }
+  wants = std::move(left);
+}
+
+}  // namespace
+
+void SourceFileImpl::drop_read_through(uint32_t block) {
+  memory_.erase(block);
+  // Whoever wanted it ahead of its reader comes too late.
+  for (const Cause cause : kAllCauses)
+    if (cause != Cause::kDemand) subtract(wants_[index_of(cause)], memory_.range_of(block));
+}
+
 void SourceFileImpl::want(Cause cause, const base::ByteRange& range) {
   auto& wants = wants_[index_of(cause)];
   const bool known =
       std::any_of(wants.begin(), wants.end(), [&](const auto& wanted) { return wanted.contains(range); });
   if (!known) wants.push_back(range);
+}
+
+void SourceFileImpl::want_first(Cause cause, const std::vector<base::ByteRange>& ranges) {
+  auto& wants = wants_[index_of(cause)];
+  for (const auto& range : ranges) std::erase_if(wants, [&](const auto& wanted) { return range.contains(wanted); });
+  wants.insert(wants.begin(), ranges.begin(), ranges.end());
+}
+
+std::vector<store::RequestHandle> SourceFileImpl::drop_ahead(const base::ByteRange& range) {
+  std::vector<store::RequestHandle> unwanted;
+  if (range.empty()) return unwanted;
+  subtract(wants_[index_of(Cause::kReadahead)], range);
+  for (const auto& part : parts_) {
+    if (part->cause != Cause::kReadahead || part->progress > part->range.begin || !range.contains(part->range) ||
+        overlaps_parked(part->range)) {
+      continue;
+    }
+    part->unwanted = true;
+    part->give_up_legs(unwanted);
+  }
+  return unwanted;
 }
 
 bool SourceFileImpl::is_wanted(const base::ByteRange& range) const {
@@ -28,7 +71,7 @@ std::vector<store::RequestHandle> SourceFileImpl::raise_parts(const base::ByteRa
   for (const auto& part : parts_) {
     if (part->urgency <= cause || part->range.intersect(range).empty()) continue;
     part->urgency = cause;
-    if (part->request) raised.push_back(part->request);
+    part->add_requests(raised);
   }
   return raised;
 }
@@ -38,7 +81,7 @@ std::vector<store::RequestHandle> SourceFileImpl::give_up_parts(Cause first) {
   for (const auto& part : parts_) {
     if (part->urgency < first || overlaps_parked(part->range)) continue;
     part->unwanted = true;
-    if (part->request) unwanted.push_back(part->request);
+    part->give_up_legs(unwanted);
   }
   return unwanted;
 }
@@ -53,6 +96,7 @@ void SourceFileImpl::prefetch(base::ByteRange range, Cause cause, std::function<
       raised = raise_parts(range, cause);
       wanted = next_missing(range.begin, range.end) < range.end;
       if (wanted) want(cause, range);
+      count_holding();
     }
     if (done) prefetches_.push_back({range, std::move(done)});
   }
@@ -82,6 +126,7 @@ void SourceFileImpl::give_up(Cause first) {
     for (const Cause cause : kAllCauses)
       if (cause >= first) wants_[index_of(cause)].clear();
     unwanted = give_up_parts(first);
+    count_holding();
   }
   for (const auto& request : unwanted) request->cancel();
   tell_settled();

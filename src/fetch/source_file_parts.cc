@@ -29,7 +29,7 @@ uint64_t kept_free_bytes(Cause cause, uint64_t memory_bytes) {
 
 const Part* SourceFileImpl::part_at(uint64_t offset) const {
   for (const auto& part : parts_)
-    if (part->range.contains(offset)) return part.get();
+    if (part->left().contains(offset)) return part.get();
   return nullptr;
 }
 
@@ -58,7 +58,7 @@ uint64_t SourceFileImpl::missing_end(uint64_t from, uint64_t end) const {
     if (in_cache(block) || foreign_.count(block)) return at;
     if (memory_.find(block)) bound = std::min(bound, memory_.next_page(at, true));
     for (const auto& part : parts_)
-      if (part->range.end > at && part->range.begin < bound) bound = std::max(at, part->range.begin);
+      if (part->range.end > at && part->left().begin < bound) bound = std::max(at, part->left().begin);
     const bool stopped = bound < std::min(end, memory_.range_of(block).end);
     at = bound;
     if (stopped) return at;
@@ -83,26 +83,42 @@ SourceFileImpl::Planned SourceFileImpl::plan_part(Cause cause, std::shared_ptr<P
     const uint64_t keep_free = kept_free_bytes(cause, shared_.options.memory_bytes);
     std::vector<std::shared_ptr<base::Buffer>> buffers;
     size_t blocks = block_of(end - 1) - block_of(begin) + 1;
+    if (!demand && shared_.holders.count() > (holding_ ? 1u : 0u)) {
+      // Windows shrink when others read, too. Unsaved blocks can't be dropped for them without a loss.
+      const uint64_t share = shared_.share_bytes();
+      const uint64_t held = memory_.unsaved_blocks() * kBlockBytes;
+      if (held + std::min(blocks, kSmallestAheadBlocks) * kBlockBytes > share) return Planned::kOverShare;
+      blocks = std::min<size_t>(blocks, (share - held) / kBlockBytes);
+      end = std::min(end, memory_.range_of(block_of(begin) + blocks - 1).end);
+    }
     for (uint32_t block = block_of(begin); buffers.size() < blocks; ++block) {
       const MemoryBlock* known = memory_.find(block);
       auto buffer = known ? known->buffer : shared_.pool.try_take(keep_free);
       if (!buffer) break;
       buffers.push_back(std::move(buffer));
     }
-    if (buffers.size() < (demand ? 1 : std::min(blocks, kSmallestAheadBlocks))) return Planned::kNoMemory;
+    if (buffers.size() < (demand ? 1 : std::min(blocks, kSmallestAheadBlocks))) {
+      short_of_memory_ = short_of_memory_ || demand;
+      return Planned::kNoMemory;
+    }
     if (buffers.size() < blocks) end = memory_.range_of(block_of(begin) + buffers.size() - 1).end;
     part = std::make_shared<Part>(shared_from_this(), base::ByteRange{begin, end}, cause);
     for (size_t i = 0; i < buffers.size(); ++i) {
       const uint32_t block = block_of(begin) + i;
-      if (!memory_.find(block)) memory_.add(block, buffers[i]);
+      if (memory_.find(block)) continue;
+      memory_.add(block, buffers[i]);
+      origins_.begin(block, cause);
     }
     part->buffers = std::move(buffers);
     part->granted.assign(part->buffers.size(), false);
+    part->short_of_memory = demand && std::exchange(short_of_memory_, false);
     parts_.push_back(part);
     shared_.metrics.parts.add(1);
+    count_holding();
     wanted.begin = end;
     return Planned::kPart;
   }
+  count_holding();
   return Planned::kNothing;
 }
 
@@ -157,7 +173,7 @@ void SourceFileImpl::start_part(const std::shared_ptr<Part>& part) {
       wants_[index_of(part->cause)].push_front({run.end, planned.end});
       rewanted = true;
     }
-    if (run.size() < planned.size()) ready = take_ready(planned);
+    if (run.size() < planned.size()) ready = take_ready(planned, nullptr);
     get.key = info_.key;
     get.range = part->range;
     get.expect = info_;
@@ -168,63 +184,22 @@ void SourceFileImpl::start_part(const std::shared_ptr<Part>& part) {
   if (poll) schedule_foreign_poll();
   if (rewanted) shared_.scheduler.enqueue(shared_from_this(), part->cause);
   if (get.range.empty()) return end_part(part, {});
-  auto request = shared_.env.store.get(get, part, [part](base::Result<void> result) {
-    const auto file = part->file;
-    file->end_part(part, result);
-    file->shared_.scheduler.pump();
-  });
-  bool stop = false;
+  std::shared_ptr<Leg> leg;
   {
     std::lock_guard lock(mutex_);
-    part->request = request;
-    stop = stopped_ || (part->unwanted && !overlaps_parked(part->range));
+    part->started = shared_.env.clock.now();
+    leg = std::make_shared<Leg>(part, part->range.begin, part->started, false);
+    leg->unwanted = part->unwanted;
+    part->legs.push_back(leg);
   }
-  if (stop) request->cancel();
-}
-
-void SourceFileImpl::on_received(Part& part, uint64_t progress) {
-  std::vector<Ready> ready;
-  bool start_saving = false;
-  {
-    std::lock_guard lock(mutex_);
-    const uint64_t from = part.progress;
-    part.progress = progress;
-    shared_.metrics.received[index_of(part.cause)]->add(progress - from);
-    for (uint64_t at = from; at < progress;) {
-      const uint32_t block = block_of(at);
-      const uint64_t to = std::min(progress, memory_.range_of(block).end);
-      if (memory_.find(block) && memory_.mark(block, at, to)) {
-        const size_t i = block - block_of(part.range.begin);
-        const bool granted = part.granted[i];
-        const uint64_t waiting = shared_.writing_bytes.load();
-        // The disk is slower than the network: what a reader asked for does not wait for it.
-        const bool bypass = part.cause == Cause::kDemand && waiting > shared_.options.memory_bytes / 2;
-        if (part.target && !bypass) {
-          MemoryBlock* full = memory_.find(block);
-          full->writing = true;
-          ++writes_;
-          part.granted[i] = false;
-          shared_.writing_bytes += kBlockBytes;
-          shared_.metrics.disk_writes.add(1);
-          saves_.push_back({block, part.target, granted});
-          if (!std::exchange(saving_, true)) start_saving = true;
-        } else {
-          shared_.metrics.bypassed_bytes.add(memory_.range_of(block).size());
-          shared_.scheduler.add_idle(weak_from_this(), block, false);
-        }
-      }
-      at = to;
-    }
-    if (!parked_.empty()) ready = take_ready({base::align_down(from, kPageBytes), progress});
-  }
-  if (start_saving) shared_.post([self = shared_from_this()] { self->run_saves(); });
-  deliver_all(std::move(ready));
+  shared_.stragglers.part_started();
+  start_leg(leg, std::move(get));
 }
 
 void SourceFileImpl::settle_failed_part(const Part& part, const base::Error& error, std::vector<Ended>& ended) {
   const bool final = part.cause == Cause::kDemand || changed_ || error.code == base::Code::kPermission ||
                      error.code == base::Code::kIntegrity;
-  const base::ByteRange lost{base::align_down(part.progress, kPageBytes), part.range.end};
+  const base::ByteRange lost = part.left();
   for (auto it = parked_.begin(); it != parked_.end();) {
     const base::ByteRange touched = (*it)->range.intersect(lost);
     if (touched.empty()) {
@@ -246,7 +221,7 @@ void SourceFileImpl::end_part(const std::shared_ptr<Part>& part, const base::Res
   std::vector<Ended> ended;
   std::vector<uint32_t> unfilled;
   bool changed_now = false;
-  bool demand = false;
+  bool demand = false, again = false;
   {
     std::lock_guard lock(mutex_);
     std::erase(parts_, part);
@@ -273,8 +248,12 @@ void SourceFileImpl::end_part(const std::shared_ptr<Part>& part, const base::Res
       }
       settle_failed_part(*part, result.error(), ended);
       demand = !wants_[0].empty();
+      if (part->preempted && !part->unwanted && !changed_ && !stopped_) {
+        want_first(part->cause, {part->left()});
+        again = true;
+      }
     }
-    part->request.reset();
+    count_holding();
   }
   for (const uint32_t block : unfilled) part->target->abandon_fill(block);
   for (auto& [read, error] : ended) end_read(read, std::move(error));
@@ -285,7 +264,8 @@ void SourceFileImpl::end_part(const std::shared_ptr<Part>& part, const base::Res
   part->buffers.clear();
   note_if_idle();
   if (demand) shared_.scheduler.enqueue(shared_from_this(), Cause::kDemand);
-  shared_.scheduler.part_ended(part->cause);
+  if (again) shared_.scheduler.enqueue(shared_from_this(), part->cause);
+  shared_.scheduler.part_ended(*part);
   tell_settled();
 }
 

@@ -91,12 +91,13 @@ void SourceFileImpl::save_block(const Save& save) {
     --writes_;
     if (MemoryBlock* found = memory_.find(block)) {
       found->writing = false;
-      found->saved = saved;
+      if (saved) memory_.mark_saved(block);
       if (saved && found->served_bytes >= bytes) {
-        memory_.erase(block);
+        drop_read_through(block);
       } else {
         shared_.scheduler.add_idle(weak_from_this(), block, saved);
       }
+      count_holding();
     }
   }
   if (!saved) shared_.metrics.bypassed_bytes.add(bytes);
@@ -124,7 +125,28 @@ SourceFileImpl::Drop SourceFileImpl::drop_block(uint32_t block, Scheduler::Dropp
   if (handles_ > 0 && which == Scheduler::Droppable::kOfClosed) return Drop::kKept;
   if (which != Scheduler::Droppable::kOfParked && overlaps_parked(whole)) return Drop::kKept;
   memory_.erase(block);
+  count_holding();
   return Drop::kDropped;
+}
+
+bool SourceFileImpl::give_back_block() {
+  {
+    std::lock_guard lock(mutex_);
+    if (handles_ == 0 || memory_.unsaved_blocks() * kBlockBytes <= shared_.share_bytes()) return false;
+    const auto& blocks = memory_.all();
+    const auto last = std::find_if(blocks.rbegin(), blocks.rend(), [&](const auto& entry) {
+      const auto& [number, block] = entry;
+      return block.full && !block.writing && !block.saved && block.served_bytes == 0 &&
+             !overlaps_parked(memory_.range_of(number)) && !part_at(memory_.range_of(number).begin);
+    });
+    if (last == blocks.rend()) return false;
+    want(Cause::kReadahead, memory_.range_of(last->first));
+    memory_.erase(last->first);
+    shared_.metrics.given_back_blocks.add();
+    count_holding();
+  }
+  shared_.scheduler.enqueue(shared_from_this(), Cause::kReadahead);
+  return true;
 }
 
 bool SourceFileImpl::is_impatient(uint32_t block) const {
@@ -167,7 +189,7 @@ void SourceFileImpl::poll_foreign() {
       }
       it = foreign_.erase(it);
       if (in_cache(block)) {
-        auto arrived = take_ready(range);
+        auto arrived = take_ready(range, nullptr);
         std::move(arrived.begin(), arrived.end(), std::back_inserter(ready));
         continue;
       }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,6 +88,8 @@ class ObjectStore {
   /// Errors: as head, and kChanged.
   virtual RequestHandle get(GetOptions options, std::shared_ptr<BodySink> sink,
                             std::function<void(base::Result<void>)> done) = 0;
+  /// How many requests are worth having under way at once, by now; more only wait for each other.
+  virtual unsigned connection_limit() const { return std::numeric_limits<unsigned>::max(); }
   /// Endpoint and bucket of every ObjectId from this store.
   virtual std::string endpoint() const = 0;
   virtual std::string bucket() const = 0;

@@ -32,13 +32,13 @@ class ManualStore final : public store::ObjectStore {
     void cancel() override { cancelled = true; }
     void raise_to(store::Priority) override { raised = true; }
     base::ByteRange range() const { return options.range; }
-    /// Hands over the next bytes.
-    void send(uint64_t bytes) {
+    /// Hands over the next bytes. False: the sink wants no more.
+    bool send(uint64_t bytes) {
       std::vector<std::byte> data(bytes);
       for (uint64_t i = 0; i < bytes; ++i) data[i] = byte_at(options.range.begin + sent + i);
       const uint64_t at = options.range.begin + sent;
       sent += bytes;
-      sink->on_bytes(at, data);
+      return sink->on_bytes(at, data);
     }
     void end(base::Result<void> result = {}) {
       ended = true;
@@ -69,6 +69,7 @@ class ManualStore final : public store::ObjectStore {
     arrived.notify_all();
     return request;
   }
+  unsigned connection_limit() const override { return limit; }
   std::string endpoint() const override { return "http://127.0.0.1:1"; }
   std::string bucket() const override { return "bucket"; }
 
@@ -96,6 +97,14 @@ class ManualStore final : public store::ObjectStore {
     arrived.wait(lock, [&] { return gets.size() >= count; });
   }
 
+  /// Those of one object that have not ended.
+  std::vector<std::shared_ptr<Get>> open_of(const std::string& key) {
+    auto found = open();
+    std::erase_if(found, [&](const auto& get) { return get->options.key != key; });
+    return found;
+  }
+
+  unsigned limit = 1000;
   std::mutex mutex;
   std::condition_variable arrived;
   std::vector<std::shared_ptr<Get>> gets;

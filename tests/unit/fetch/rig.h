@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -57,10 +58,20 @@ struct Rig {
     CHECK(metrics.gauge("fetch_disk_writes").value() == 0);
     if (cache.file) CHECK(cache.file->filling.empty());
   }
-  std::shared_ptr<fetch::SourceFile> open(uint64_t size) {
-    auto file = fetcher->open({"dir/key", size, "\"e\"", {}, "", false});
+  /// Not opened by a reader yet.
+  std::shared_ptr<fetch::SourceFile> find(const std::string& key, uint64_t size) {
+    return fetcher->open({key, size, "\"e\"", {}, "", false});
+  }
+  std::shared_ptr<fetch::SourceFile> open(uint64_t size, const std::string& key = "dir/key") {
+    auto file = find(key, size);
     file->opened(1);
     return file;
+  }
+  /// Returns when the timer has run what was due by now, and twice what looks for late parts.
+  void pass_ticks() {
+    std::promise<void> passed;
+    timer.schedule(std::chrono::milliseconds(25), [&] { passed.set_value(); });
+    passed.get_future().wait();
   }
   std::shared_ptr<fetch::ParkedRead> read(fetch::SourceFile& file, ByteRange range, Answer& answer) {
     return file.read(range, 1, [&answer](base::Result<fetch::Pieces> result) {
@@ -99,7 +110,7 @@ struct Rig {
   }
   uint64_t counter(const char* name, const char* label = "") { return metrics.counter(name, label).value(); }
 
-  base::SystemClock clock;
+  base::ManualClock clock;
   base::Metrics metrics;
   base::Timer timer{"test"};
   ManualStore store;
