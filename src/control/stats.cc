@@ -129,6 +129,43 @@ json hit_ratio(const Registry& registry) {
   return std::clamp(1.0 - fetched / static_cast<double>(read_bytes), 0.0, 1.0);
 }
 
+// By cause and, in total, what was predicted and not read: not yet, or never.
+json wasted(const Registry& registry) {
+  json object = json::object();
+  uint64_t total = 0;
+  for (const fetch::Cause cause : fetch::kAllCauses) {
+    if (cause == fetch::Cause::kDemand) continue;
+    const uint64_t fetched = registry.counter("fetch_received_bytes", name_of(cause));
+    const uint64_t used = std::min(fetched, registry.counter("fetch_used_bytes", name_of(cause)));
+    object[std::string(name_of(cause))] = fetched - used;
+    total += fetched - used;
+  }
+  object["total"] = total;
+  return object;
+}
+
+json stalled(const Registry& registry) {
+  json object = json::object();
+  for (const auto* reason : {"connection", "memory", "first_byte", "transfer", "other_process"})
+    object[reason] = static_cast<double>(registry.counter("fetch_stalled_nanoseconds", reason)) / 1e9;
+  return object;
+}
+
+json files_of(const MountFacts& facts) {
+  json list = json::array();
+  for (const auto& file : facts.files) {
+    list.push_back({{"key", file.key},
+                    {"size_bytes", file.size_bytes},
+                    {"pattern", file.pattern},
+                    {"open_handles", file.open_handles},
+                    {"resident_bytes", file.resident_bytes},
+                    {"memory_bytes", file.memory_bytes},
+                    {"parts", file.parts},
+                    {"parked_reads", file.parked_reads}});
+  }
+  return list;
+}
+
 double mb_per_s(int64_t bytes_per_s) { return static_cast<double>(bytes_per_s) / 1e6; }
 
 }  // namespace
@@ -140,6 +177,9 @@ std::string stats_json(const MountFacts& facts, const Metrics& metrics) {
   json fetched = {{"total", registry.sum("fetch_received_bytes")}};
   for (const fetch::Cause cause : fetch::kAllCauses)
     fetched[std::string(name_of(cause))] = registry.counter("fetch_received_bytes", name_of(cause));
+  json served = {{"cache", registry.counter("fetch_read_bytes", "cache")}};
+  for (const fetch::Cause cause : fetch::kAllCauses)
+    served[std::string(name_of(cause))] = registry.counter("fetch_read_bytes", name_of(cause));
   const json result = {
       {"schema", 1},
       {"source", facts.source},
@@ -158,6 +198,8 @@ std::string stats_json(const MountFacts& facts, const Metrics& metrics) {
       {"misses", registry.counter("fetch_misses")},
       {"miss_bytes", registry.counter("fetch_miss_bytes")},
       {"fetched_bytes", fetched},
+      {"served_bytes", served},
+      {"wasted_bytes", wasted(registry)},
       {"bypassed_bytes", registry.counter("fetch_bypassed_bytes")},
       {"read_bytes", registry.counter("fs_read_bytes")},
 
@@ -189,6 +231,10 @@ std::string stats_json(const MountFacts& facts, const Metrics& metrics) {
       {"first_byte_seconds", each_label(registry, "store_first_byte_seconds")},
       {"read_seconds", all_of(registry, "fs_read_seconds")},
       {"stall_seconds", all_of(registry, "fetch_stall_seconds")},
+      {"stalled_by_seconds", stalled(registry)},
+      {"preempted_parts", registry.counter("fetch_preempted_parts")},
+      {"hedged_parts", registry.counter("fetch_hedged_parts")},
+      {"hedges_won", registry.counter("fetch_hedges_won")},
       {"throughput_mb_per_s", mb_per_s(registry.gauge("throughput_fetched_bytes_per_s"))},
       {"read_mb_per_s", mb_per_s(registry.gauge("throughput_read_bytes_per_s"))},
 
@@ -199,6 +245,7 @@ std::string stats_json(const MountFacts& facts, const Metrics& metrics) {
       {"nodes", registry.gauge("tree_nodes")},
       {"stale_answers", registry.sum("tree_stale_answers")},
 
+      {"files", files_of(facts)},
       {"gauges", std::move(gauges)},
       {"metrics", everything(registry)},
   };

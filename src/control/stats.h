@@ -4,9 +4,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/metrics.h"
+#include "fetch/file_state.h"
 
 namespace shardfs::control {
 
@@ -19,6 +21,7 @@ struct MountFacts {
   bool passthrough = false;
   std::string passthrough_reason;  // why not
   int process_id = 0;
+  std::vector<fetch::FileState> files;  // some that are in use
 };
 
 /// One JSON object; field names and units are documented in docs/metrics.md.

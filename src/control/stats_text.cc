@@ -11,6 +11,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kFilesShown = 8;
+
 // Absent or of another type counts as zero: a newer mount may have dropped a field.
 double number(const json& object, std::string_view key) {
   const auto place = object.is_object() ? object.find(key) : object.end();
@@ -54,6 +56,26 @@ std::string quantiles(const json& histogram) {
                      duration(number(histogram, "p90")), duration(number(histogram, "p99")), count(histogram, "count"));
 }
 
+// "demand 12 MiB, readahead 1 GiB"
+std::string sizes(const json& object) {
+  std::string result;
+  for (const auto& [label, value] : object.items()) {
+    if (label == "total" || !value.is_number() || value.get<double>() <= 0) continue;
+    result += fmt::format("{}{} {}", result.empty() ? "" : ", ", label, base::format_bytes(count(object, label)));
+  }
+  return result.empty() ? "nothing" : result;
+}
+
+// "connection 1.2 s, transfer 3.1 ms"
+std::string durations(const json& object) {
+  std::string result;
+  for (const auto& [label, value] : object.items()) {
+    if (!value.is_number() || value.get<double>() <= 0) continue;
+    result += fmt::format("{}{} {}", result.empty() ? "" : ", ", label, duration(value.get<double>()));
+  }
+  return result.empty() ? "nothing" : result;
+}
+
 // "get 12, list 1"
 std::string labels(const json& object) {
   std::string result;
@@ -84,21 +106,25 @@ void show_reads(Table& table, const json& stats) {
   table.row("partial hits", fmt::format("{} ({})", count(stats, "partial_hits"), bytes(stats, "partial_hit_bytes")));
   table.row("misses", fmt::format("{} ({})", count(stats, "misses"), bytes(stats, "miss_bytes")));
   const json fetched = part(stats, "fetched_bytes");
-  table.row("fetched",
-            fmt::format("{} (demand {}, readahead {}, small files {}, next shard {}, warm {})", bytes(fetched, "total"),
-                        bytes(fetched, "demand"), bytes(fetched, "readahead"), bytes(fetched, "small_files"),
-                        bytes(fetched, "next_shard"), bytes(fetched, "warm")));
+  table.row("fetched", fmt::format("{} ({})", bytes(fetched, "total"), sizes(fetched)));
+  table.row("served from", sizes(part(stats, "served_bytes")));
+  const json wasted = part(stats, "wasted_bytes");
+  table.row("ahead, not read", fmt::format("{} ({})", bytes(wasted, "total"), sizes(wasted)));
   table.row("now", fmt::format("{:.1f} MB/s from the store, {:.1f} MB/s to readers",
                                number(stats, "throughput_mb_per_s"), number(stats, "read_mb_per_s")));
   table.row("read latency", quantiles(part(stats, "read_seconds")));
   const json stall = part(stats, "stall_seconds");
   table.row("parked", fmt::format("{} reads now; stalled {} in all", count(stats, "parked_reads"),
                                   duration(number(stall, "sum"))));
+  table.row("stalled by", durations(part(stats, "stalled_by_seconds")));
 }
 
 void show_store(Table& table, const json& stats) {
   table.row("requests", labels(part(stats, "requests")));
   table.row("first byte", quantiles(part(part(stats, "first_byte_seconds"), "get")));
+  table.row("late parts",
+            fmt::format("{} asked for twice, {} of them won; {} gave way to demand", count(stats, "hedged_parts"),
+                        count(stats, "hedges_won"), count(stats, "preempted_parts")));
   table.row("retries", fmt::format("{}", count(stats, "retries")));
   table.row("errors", labels(part(stats, "errors")));
   table.row("connections", fmt::format("{} active, {} requests waiting", count(stats, "connections_active"),
@@ -125,6 +151,16 @@ void show_files(Table& table, const json& stats) {
   const json refused = part(stats, "operation_errors");
   if (!refused.empty()) table.row("failed calls", labels(refused));
   table.row("memory", fmt::format("{} of {}", bytes(stats, "memory_used_bytes"), bytes(stats, "memory_limit_bytes")));
+  const auto files = stats.find("files");
+  if (files == stats.end() || !files->is_array()) return;
+  size_t shown = 0;
+  for (const json& file : *files) {
+    if (++shown > kFilesShown) break;
+    table.row(shown == 1 ? "in use" : "",
+              fmt::format("{}: {}, {} of {}, {} parts under way, {} reads parked", text(file, "key"),
+                          text(file, "pattern"), bytes(file, "resident_bytes"), bytes(file, "size_bytes"),
+                          count(file, "parts"), count(file, "parked_reads")));
+  }
 }
 
 }  // namespace

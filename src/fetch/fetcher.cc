@@ -40,6 +40,16 @@ class FetcherImpl final : public Fetcher {
     return file;
   }
 
+  std::vector<FileState> in_use(size_t most) override {
+    std::vector<FileState> states;
+    for (const auto& file : all()) {
+      if (states.size() >= most) break;
+      if (auto state = file->file_state(); state.open_handles > 0 || state.parts > 0)
+        states.push_back(std::move(state));
+    }
+    return states;
+  }
+
   void on_complete(std::function<void(const store::ObjectInfo&)> hook) override {
     shared_.on_complete = std::move(hook);
   }

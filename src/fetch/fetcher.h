@@ -15,6 +15,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/byte_range.h"
@@ -24,6 +25,7 @@
 #include "base/metrics.h"
 #include "cache/cache.h"
 #include "fetch/cause.h"
+#include "fetch/file_state.h"
 #include "readahead/policy.h"
 #include "store/object.h"
 #include "store/object_store.h"
@@ -86,7 +88,7 @@ class SourceFile {
   virtual Backing backing() = 0;
   /// The bytes of it that are resident in the cache.
   virtual uint64_t cached_bytes() = 0;
-  /// "cached", "complete", "reading: sequential, 3 parts under way", for the xattr user.shardfs.state.
+  /// "complete", "reading: whole, 12 of 32 blocks, 4 parts under way, 1 read parked", for the xattr user.shardfs.state.
   virtual std::string state() = 0;
 };
 
@@ -97,6 +99,8 @@ class Fetcher {
   static std::unique_ptr<Fetcher> make(FetchOptions options, FetchEnvironment environment);
   /// One instance an ObjectId while anybody holds it.
   virtual std::shared_ptr<SourceFile> open(const store::ObjectInfo& info) = 0;
+  /// Some that are open or under way, no more than `most`.
+  virtual std::vector<FileState> in_use(size_t most) = 0;
   /// Called when a file became complete and verified (on a disk thread). Set once, before the first open.
   virtual void on_complete(std::function<void(const store::ObjectInfo&)> hook) = 0;
   /// Called when the store says that an object has another version now, or is gone.

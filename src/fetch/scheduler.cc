@@ -162,13 +162,13 @@ void Scheduler::add_idle(std::weak_ptr<SourceFileImpl> file, uint32_t block, boo
 }
 
 bool Scheduler::evict(Cause cause) {
-  const bool demand = cause == Cause::kDemand;
   if (is_guess(cause) && drop_one(saved_, Droppable::kOfClosed)) return true;
-  if (drop_one(saved_, Droppable::kOfOpen)) return true;
-  if (drop_one(unsaved_, demand ? Droppable::kOfOpen : Droppable::kOfClosed)) return true;
-  if (cause == Cause::kReadahead && take_back_one()) return true;
-  // Reads that each hold a part of what they need, and no memory for the rest: one of them goes back to the start.
-  return demand && (drop_one(saved_, Droppable::kOfParked) || drop_one(unsaved_, Droppable::kOfParked));
+  if (drop_one(saved_, Droppable::kOfOpen) || drop_one(unsaved_, Droppable::kUnexpected)) return true;
+  if (cause != Cause::kDemand) return cause == Cause::kReadahead && take_back_one();
+  // At last reads that each hold a part of what they need, and no memory for the rest: one of them goes back to the
+  // start.
+  return drop_one(unsaved_, Droppable::kOfClosed) || drop_one(unsaved_, Droppable::kOfOpen) ||
+         drop_one(saved_, Droppable::kOfParked) || drop_one(unsaved_, Droppable::kOfParked);
 }
 
 bool Scheduler::drop_one(std::deque<IdleBlock>& blocks, Droppable which) {

@@ -24,8 +24,9 @@ struct Shared;
 
 class Scheduler {
  public:
-  /// What may be dropped: blocks of files that nobody reads, also of open ones, also those that a parked read needs.
-  enum class Droppable { kOfClosed, kOfOpen, kOfParked };
+  /// What may be dropped: blocks of files that nobody reads or is expected to read soon; also of those that are
+  /// expected; also of open ones; also those that a parked read needs.
+  enum class Droppable { kUnexpected, kOfClosed, kOfOpen, kOfParked };
 
   explicit Scheduler(Shared& shared);
 

@@ -62,6 +62,7 @@ void SourceFileImpl::closed() {
     std::lock_guard lock(mutex_);
     if (handles_ > 0) --handles_;
     if (handles_ > 0) return;
+    expected_until_ = {};
     count_holding();
     cached = shared_.env.cache && !cache_refused_;
   }
@@ -324,19 +325,6 @@ bool SourceFileImpl::overlaps_parked(const base::ByteRange& range) const {
                      [&](const auto& read) { return !read->range.intersect(range).empty(); });
 }
 
-void SourceFileImpl::count_stall(const Parked& read, const Part* part, base::SteadyTime now) {
-  const auto add = [&](Stall reason, base::SteadyTime from, base::SteadyTime to) {
-    from = std::max(from, read.since);
-    if (to > from)
-      shared_.metrics.stalled_ns[static_cast<size_t>(reason)]->add(
-          static_cast<uint64_t>((to - from) / std::chrono::nanoseconds(1)));
-  };
-  if (!part) return add(Stall::kOtherProcess, read.since, now);
-  add(part->short_of_memory ? Stall::kMemory : Stall::kConnection, read.since, part->started);
-  add(Stall::kFirstByte, part->started, part->begun);
-  add(Stall::kTransfer, part->begun, now);
-}
-
 std::vector<SourceFileImpl::Ready> SourceFileImpl::take_ready(const base::ByteRange& arrived, const Part* part) {
   std::vector<Ready> ready;
   for (auto it = parked_.begin(); it != parked_.end();) {
@@ -400,19 +388,6 @@ SourceFile::Backing SourceFileImpl::backing() {
     origins_.read_all();
   }
   return {std::move(file), std::move(pin)};
-}
-
-uint64_t SourceFileImpl::cached_bytes() {
-  std::lock_guard lock(mutex_);
-  return cache_file_ && !cache_file_->dead() ? cache_file_->resident_bytes() : 0;
-}
-
-std::string SourceFileImpl::state() {
-  std::lock_guard lock(mutex_);
-  if (cache_file_ && cache_file_->complete()) return cache_file_->verified() ? "complete" : "complete, being verified";
-  return fmt::format("{}: {} bytes in memory, {} parts under way, {} reads parked",
-                     readahead::name_of(policy_.pattern()), memory_.all().size() * kBlockBytes, parts_.size(),
-                     parked_.size());
 }
 
 void SourceFileImpl::stop() {

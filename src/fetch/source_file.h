@@ -107,9 +107,11 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   void find_cache_file();
   /// If nobody reads it and nothing is under way. True if it had one.
   bool let_go_of_cache_file();
+  FileState file_state();
 
  private:
   // All with mutex_ held.
+  FileState state_now() const;
   bool idle() const;  // no handle, nothing parked, under way or being written
   void set_cache_file(std::shared_ptr<cache::CacheFile> file);
   bool in_cache(uint32_t block) const;
@@ -189,9 +191,10 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   std::set<uint32_t> impatient_;                  // those that are not waited for any more
   bool polling_foreign_ = false;
   unsigned handles_ = 0;
-  bool holding_ = false;          // counted in shared_.holders
-  bool short_of_memory_ = false;  // demand had to wait for it
-  unsigned writes_ = 0;           // blocks in saves_ or being written
+  base::SteadyTime expected_until_{};  // somebody guessed that it will be read
+  bool holding_ = false;               // counted in shared_.holders
+  bool short_of_memory_ = false;       // demand had to wait for it
+  unsigned writes_ = 0;                // blocks in saves_ or being written
   // Full blocks on their way to the cache file. One thread at a time writes a file: two would only wait for its inode.
   std::deque<Save> saves_;
   bool saving_ = false;

@@ -108,7 +108,13 @@ void SourceFileImpl::prefetch(base::ByteRange range, Cause cause, std::function<
   tell_settled();
 }
 
-void SourceFileImpl::cancel_prefetch() { give_up(Cause::kSmallFiles); }
+void SourceFileImpl::cancel_prefetch() {
+  {
+    std::lock_guard lock(mutex_);
+    expected_until_ = {};
+  }
+  give_up(Cause::kSmallFiles);
+}
 
 void SourceFileImpl::end_predictions() {
   {

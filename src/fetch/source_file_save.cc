@@ -122,7 +122,8 @@ SourceFileImpl::Drop SourceFileImpl::drop_block(uint32_t block, Scheduler::Dropp
   const bool filling = std::any_of(parts_.begin(), parts_.end(),
                                    [&](const auto& part) { return !part->range.intersect(whole).empty(); });
   if (filling) return found->full ? Drop::kKept : Drop::kGone;  // listed again when the part ends
-  if (handles_ > 0 && which == Scheduler::Droppable::kOfClosed) return Drop::kKept;
+  if (handles_ > 0 && which <= Scheduler::Droppable::kOfClosed) return Drop::kKept;
+  if (which == Scheduler::Droppable::kUnexpected && shared_.env.clock.now() < expected_until_) return Drop::kKept;
   if (which != Scheduler::Droppable::kOfParked && overlaps_parked(whole)) return Drop::kKept;
   memory_.erase(block);
   count_holding();

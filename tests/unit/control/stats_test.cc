@@ -99,6 +99,53 @@ TEST_CASE("counts, labels and gauges are in their fields") {
   CHECK(stats["memory_limit_bytes"] == 17);
 }
 
+TEST_CASE("what was served, wasted and waited for, by its reason") {
+  base::Metrics metrics;
+  json stats = snapshot(metrics);
+  CHECK(stats["served_bytes"] ==
+        json{{"cache", 0}, {"demand", 0}, {"readahead", 0}, {"small_files", 0}, {"next_shard", 0}, {"warm", 0}});
+  CHECK(stats["wasted_bytes"] ==
+        json{{"readahead", 0}, {"small_files", 0}, {"next_shard", 0}, {"warm", 0}, {"total", 0}});
+  CHECK(stats["stalled_by_seconds"] ==
+        json{{"connection", 0.0}, {"memory", 0.0}, {"first_byte", 0.0}, {"transfer", 0.0}, {"other_process", 0.0}});
+  CHECK(stats["files"] == json::array());
+  metrics.counter("fetch_read_bytes", "next_shard").add(1 << 20);
+  metrics.counter("fetch_received_bytes", "readahead").add(10 << 20);
+  metrics.counter("fetch_used_bytes", "readahead").add(9 << 20);
+  metrics.counter("fetch_received_bytes", "warm").add(4 << 20);
+  metrics.counter("fetch_used_bytes", "small_files").add(1);  // counted a moment before the other
+  metrics.counter("fetch_stalled_nanoseconds", "first_byte").add(1'500'000'000);
+  metrics.counter("fetch_hedged_parts").add(3);
+  metrics.counter("fetch_hedges_won").add(2);
+  metrics.counter("fetch_preempted_parts").add(1);
+  MountFacts facts = kFacts;
+  facts.files.push_back({"train/00.tar", 8 << 20, "whole", 1, 2 << 20, 1 << 20, 4, 0});
+  const auto made = stats_json(facts, metrics);
+  stats = json::parse(made);
+  CHECK(stats["served_bytes"]["next_shard"] == 1 << 20);
+  CHECK(stats["wasted_bytes"]["readahead"] == 1 << 20);
+  CHECK(stats["wasted_bytes"]["small_files"] == 0);
+  CHECK(stats["wasted_bytes"]["total"] == 5 << 20);
+  CHECK(stats["stalled_by_seconds"]["first_byte"] == 1.5);
+  CHECK(stats["hedged_parts"] == 3);
+  CHECK(stats["hedges_won"] == 2);
+  CHECK(stats["preempted_parts"] == 1);
+  CHECK(stats["files"][0] == json{{"key", "train/00.tar"},
+                                  {"size_bytes", 8 << 20},
+                                  {"pattern", "whole"},
+                                  {"open_handles", 1},
+                                  {"resident_bytes", 2 << 20},
+                                  {"memory_bytes", 1 << 20},
+                                  {"parts", 4},
+                                  {"parked_reads", 0}});
+  const auto text = stats_text(made);
+  REQUIRE(text.has_value());
+  for (const char* shown : {"next_shard 1 MiB", "5 MiB (readahead 1 MiB, warm 4 MiB)", "first_byte 1.5 s",
+                            "3 asked for twice, 2 of them won; 1 gave way to demand",
+                            "train/00.tar: whole, 2 MiB of 8 MiB, 4 parts under way, 0 reads parked"})
+    CHECK(text->find(shown) != std::string::npos);
+}
+
 TEST_CASE("quantiles are upper bounds, over all labels where a field has none") {
   base::Metrics metrics;
   for (int i = 0; i < 98; ++i) metrics.histogram("fs_read_seconds").record(milliseconds(1));

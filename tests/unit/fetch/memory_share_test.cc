@@ -62,3 +62,34 @@ TEST_CASE("sixty-four files at once: the memory is a hard limit, windows shrink,
   rig.store.finish_all();
   for (const auto& file : files) file->closed();
 }
+
+TEST_CASE("without a cache, what was guessed is kept for its reader, until it is given up") {
+  Rig rig(false, 32 * kMiB);
+  auto next = rig.find("next", 8 * kMiB);
+  next->prefetch({0, 8 * kMiB}, fetch::Cause::kNextShard);
+  rig.store.finish_all();
+  auto scanned = rig.open(64 * kMiB, "scanned");
+  scanned->prefetch({0, 64 * kMiB}, fetch::Cause::kReadahead);
+  rig.store.finish_all();
+  CHECK(rig.metrics.gauge("fetch_memory_bytes").value() == static_cast<int64_t>(28 * kMiB));
+  SUBCASE("it comes") {
+    next->opened(1);
+    Answer answer;
+    rig.read(*next, {0, 4096}, answer);
+    CHECK(Rig::right(answer, {0, 4096}));
+    next->closed();
+  }
+  SUBCASE("it was a mistake") {
+    next->cancel_prefetch();
+    scanned->prefetch({60 * kMiB, 64 * kMiB}, fetch::Cause::kReadahead);
+    uint64_t under_way = 0;
+    for (const auto& get : rig.store.open_of("scanned")) under_way += get->range().size();
+    CHECK(under_way == 8 * kMiB);
+  }
+  SUBCASE("a minute later") {
+    rig.clock.advance(std::chrono::minutes(1));
+    scanned->prefetch({60 * kMiB, 64 * kMiB}, fetch::Cause::kReadahead);
+    CHECK_FALSE(rig.store.open_of("scanned").empty());
+  }
+  scanned->closed();
+}

@@ -100,3 +100,29 @@ TEST_CASE("stall time has reasons that add up") {
   CHECK(rig.metrics.histogram("fetch_stall_seconds").sum() == std::chrono::milliseconds(35));
   file->closed();
 }
+
+TEST_CASE("a file tells what it is doing") {
+  Rig rig(true);
+  auto file = rig.open(20 * kMiB);
+  Answer answer;
+  rig.read(*file, {0, 4096}, answer);
+  const size_t parts = rig.store.open().size();
+  REQUIRE(rig.fetcher->in_use(10).size() == 1);
+  const auto state = rig.fetcher->in_use(10)[0];
+  CHECK(state.key == "dir/key");
+  CHECK(state.size_bytes == 20 * kMiB);
+  CHECK(state.open_handles == 1);
+  CHECK(state.parts == parts);
+  CHECK(state.parked_reads == 1);
+  CHECK(state.resident_bytes == 0);
+  CHECK(file->state().find("reading: ") == 0);
+  CHECK(file->state().find(" 0 of 20 blocks, ") != std::string::npos);
+  CHECK(file->state().find(" under way, 1 read parked") != std::string::npos);
+  CHECK(rig.fetcher->in_use(0).empty());
+  rig.store.finish_all();
+  rig.disk.run();
+  CHECK(rig.fetcher->in_use(10)[0].resident_bytes > 0);
+  file->closed();
+  rig.store.finish_all();
+  CHECK(rig.fetcher->in_use(10).empty());
+}

@@ -330,6 +330,7 @@ class FakeFetcher final : public fetch::Fetcher {
     if (!place) place = std::make_shared<FakeSource>(info, pins);
     return place;
   }
+  std::vector<fetch::FileState> in_use(size_t) override { return {}; }
   void on_complete(std::function<void(const store::ObjectInfo&)> hook) override { complete = std::move(hook); }
   void on_changed(std::function<void(const store::ObjectInfo&)> hook) override { changed = std::move(hook); }
   void shut_down() override {}
