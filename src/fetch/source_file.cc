@@ -16,6 +16,12 @@ constexpr std::chrono::seconds kReopenGrace{1};
 // How often the cache may fail one read before the reader is told. Source: the design's "after one refetch".
 constexpr unsigned kRefetchLimit = 2;
 
+readahead::PolicyLimits limits_of(const FetchOptions& options) {
+  readahead::PolicyLimits limits = options.readahead;
+  limits.memory_bytes = options.memory_bytes;
+  return limits;
+}
+
 /// Room for the pieces of one read that come from the cache file; reused by each thread.
 std::span<std::byte> scratch(size_t bytes) {
   thread_local std::vector<std::byte> room;
@@ -29,7 +35,7 @@ SourceFileImpl::SourceFileImpl(Shared& shared, store::ObjectInfo info, store::Ob
     : shared_(shared),
       info_(std::move(info)),
       id_(std::move(id)),
-      policy_(info_.size_bytes, shared.options.readahead),
+      policy_(info_.size_bytes, limits_of(shared.options)),
       memory_(info_.size_bytes),
       origins_(info_.size_bytes, shared.metrics.origins) {
   if (const auto unread = shared_.unread_files.take(name())) origins_.carry(*unread);
@@ -192,7 +198,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
       (hit ? metrics.hits : resident ? metrics.partial_hits : metrics.misses).add();
       (hit ? metrics.hit_bytes : resident ? metrics.partial_hit_bytes : metrics.miss_bytes).add(range.size());
     }
-    readahead::Advice advice{range, {}};
+    readahead::Advice advice{range, {}, {}};
     const bool whole_in_cache = cache_file_ && cache_file_->complete();
     const bool under_way = whole_in_cache || next_missing(range.begin, range.end) >= range.end;
     if (!counted) {
@@ -225,8 +231,9 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
         if (part->urgency != Cause::kDemand && !part->range.intersect(range).empty()) part->add_requests(urgent);
       }
     }
+    dropped = drop_ahead(advice.drop);
     if (!changed_ && !stopped_) {
-      want_first(Cause::kReadahead, advice.ahead);
+      want_ahead(advice.ahead);
       for (const auto& wanted : advice.ahead) {
         auto under_way_ahead = raise_parts(wanted, Cause::kReadahead);
         std::move(under_way_ahead.begin(), under_way_ahead.end(), std::back_inserter(raised));
@@ -235,6 +242,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
       count_holding();
     }
   }
+  for (const auto& request : dropped) request->cancel();
   for (const auto& request : urgent) request->raise_to(store::Priority::kDemand);
   for (const auto& request : raised) request->raise_to(store::Priority::kReadahead);
   start_pending(demand, ahead);
