@@ -59,8 +59,8 @@ class Count {
   std::vector<IndexRow> rows;  // that the index lacks
 
  private:
-  // Takes away what no mount uses; true if somebody holds it.
-  bool in_use(int data_fd) { return !try_lock(data_fd, LockKind::kExclusive, kWholeLock); }
+  // A mount holds it, or a reader through the kernel; else it is locked against mounts until data_fd is closed.
+  bool in_use(int data_fd) { return !try_lock(data_fd, LockKind::kExclusive, kWholeLock) || open_elsewhere(data_fd); }
 
   void drop(const FoundFile& file) {
     for (const auto kind : {FileKind::kUnfinishedMap, FileKind::kMap, FileKind::kData}) {

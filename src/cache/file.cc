@@ -54,6 +54,7 @@ File::~File() {
   save_use();
   core_->files->forget(key_, this);
   const auto stat = core_->disk.stat(data_fd_.get());
+  if (map_.damaged()) core_->budget->want_count();  // what it stood for is not known any more
   if (stat && stat->links == 0) {
     core_->budget->want_count();  // removed by hand under us
   } else if (map_.dead() && try_lock(data_fd_.get(), LockKind::kExclusive, kWholeLock)) {
@@ -164,7 +165,7 @@ void File::drop_bad_block(uint32_t block, uint64_t seen_state, uint64_t seen_che
   core_->bad_blocks.add();
   base::log_warning("cache: block {} of {} is damaged on the disk and is dropped", block, id().key);
   bool dropped = false;
-  if (map_.complete()) {
+  if (map_.was_complete()) {
     // It may be mapped by a reader through the kernel: never punched. The whole file goes when nobody has it open.
     static_cast<void>(map_.set_dead(core_->disk));
   } else {
@@ -196,7 +197,7 @@ void File::drop_fill(uint32_t block) {
 }
 
 void File::undo_fill(uint32_t block, bool written) {
-  if (written && map_.state(block) == kAbsent && !map_.complete()) {
+  if (written && map_.state(block) == kAbsent && !map_.was_complete()) {
     static_cast<void>(core_->disk.punch(data_fd_.get(), bytes_of(block)));
   }
   core_->evictor->release(charge_of(block));

@@ -1,7 +1,6 @@
 #include "cache/map_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -142,25 +141,30 @@ Result<MapFile> MapFile::open(base::Disk& disk, const std::string& path, Residen
     into->assign(text, header.text_bytes[part]);
     text += header.text_bytes[part++];
   }
-  void* const mapped = ::mmap(nullptr, map.file_bytes_, PROT_READ, MAP_SHARED, map.fd(), 0);
-  if (mapped == MAP_FAILED) return base::fail_errno(Code::kCacheIo, "mapping of " + path, errno);
-  map.mapped_ = static_cast<std::byte*>(mapped);
-  if (residence == Residence::kLocked) ::mlock(mapped, map.file_bytes_);  // without the right to it: goes without
+  auto mapping = base::Mapping::open(map.fd(), map.file_bytes_);
+  if (!mapping) return tl::unexpected(mapping.error());
+  map.mapping_ = std::move(*mapping);
+  if (residence == Residence::kLocked) map.mapping_.lock_in_memory();
   return map;
 }
 
 MapFile::MapFile(MapFile&& other) noexcept
     : fd_(std::move(other.fd_)),
-      mapped_(std::exchange(other.mapped_, nullptr)),
+      mapping_(std::move(other.mapping_)),
       file_bytes_(other.file_bytes_),
       header_bytes_(other.header_bytes_),
       size_bytes_(other.size_bytes_),
       block_count_(other.block_count_),
-      id_(std::move(other.id_)) {}
+      id_(std::move(other.id_)),
+      was_complete_(other.was_complete_.load(std::memory_order_relaxed)) {}
 
-MapFile::~MapFile() {
-  if (mapped_ != nullptr) ::munmap(mapped_, file_bytes_);
+bool MapFile::complete() const {
+  if (load(kCompleteAt) == 0) return false;
+  was_complete_.store(true, std::memory_order_relaxed);
+  return true;
 }
+
+bool MapFile::damaged() const { return load(0) != std::bit_cast<uint64_t>(kMagic) || mapping_.torn(); }
 
 bool MapFile::all_present() const {
   for (uint32_t block = 0; block < block_count_; ++block) {
@@ -186,7 +190,7 @@ Result<void> MapFile::set_present(base::Disk& disk, uint32_t block, uint64_t che
 }
 
 uint64_t MapFile::load(uint64_t offset) const {
-  return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(mapped_ + offset)).load(std::memory_order_acquire);
+  return __atomic_load_n(reinterpret_cast<const uint64_t*>(mapping_.data() + offset), __ATOMIC_ACQUIRE);
 }
 
 Result<void> MapFile::store(base::Disk& disk, uint64_t offset, uint64_t value) {

@@ -1,10 +1,11 @@
 // MapFile: which blocks of one cache file are present, with a checksum each. The format is in docs/cache-format.md.
 // Not the data, and not who may write: fill rights and pins are locks that its users take.
 // Read through a shared mapping, so that all mounts see a change at once; written by write(2) only, so that a disk that
-// fails gives an error and not a SIGBUS. Whoever truncates it by hand while it is in use gets the SIGBUS.
+// fails gives an error. A map that is cut or overwritten while it is in use reads as absent blocks of a dead file.
 // Thread rule: thread-safe; the order of changes to one block is kept by the block's fill right. Owns fd and mapping.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "base/disk.h"
 #include "base/error.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "cache/cache.h"
 #include "store/object.h"
@@ -43,7 +45,6 @@ class MapFile {
 
   MapFile(MapFile&& other) noexcept;
   MapFile& operator=(MapFile&& other) = delete;
-  ~MapFile();
 
   int fd() const { return fd_.get(); }
   const store::ObjectId& id() const { return id_; }
@@ -56,8 +57,13 @@ class MapFile {
   bool all_present() const;
   /// All are in this state, which is not kAbsent.
   bool all_in(uint64_t state) const;
-  bool complete() const { return load(kCompleteAt) != 0; }
-  bool dead() const { return load(kDeadAt) != 0; }
+  bool complete() const;
+  /// complete() was true once, also if the map was damaged since: the data may be a backing file.
+  bool was_complete() const { return complete() || was_complete_.load(std::memory_order_relaxed); }
+  /// Given up, or damaged().
+  bool dead() const { return load(kDeadAt) != 0 || damaged(); }
+  /// Cut or overwritten since it was opened.
+  bool damaged() const;
   int64_t last_use_ms() const { return static_cast<int64_t>(load(kLastUseAt)); }
 
   // Errors of all below: kCacheIo.
@@ -79,12 +85,13 @@ class MapFile {
   base::Result<void> store(base::Disk& disk, uint64_t offset, uint64_t value);
 
   base::UniqueFd fd_;
-  std::byte* mapped_ = nullptr;
+  base::Mapping mapping_;
   uint64_t file_bytes_ = 0;
   uint64_t header_bytes_ = 0;
   uint64_t size_bytes_ = 0;
   uint32_t block_count_ = 0;
   store::ObjectId id_;
+  mutable std::atomic<bool> was_complete_{false};
 };
 
 }  // namespace shardfs::cache

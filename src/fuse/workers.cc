@@ -32,6 +32,7 @@ bool Workers::start(fuse_session* session, unsigned threads, std::function<void(
   // The threads inherit it: the process's signals go to the thread that waits for them.
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, SIGBUS);  // see base/mapping.h
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   bool made = true;
   try {

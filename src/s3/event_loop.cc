@@ -89,6 +89,7 @@ bool EventLoop::set_up() {
   // Signals are the main thread's, and a closed connection must not end the process.
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, SIGBUS);  // it looks into the cache's maps: see base/mapping.h
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

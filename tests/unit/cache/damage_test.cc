@@ -215,6 +215,80 @@ TEST_CASE("a cut, damaged or missing map means: not cached") {
   }
 }
 
+TEST_CASE("a map that is cut or overwritten while it is in use: the file is given up, nothing else") {
+  const TestFolder folder;
+  const uint64_t size = 2000 * kMiB + 1;  // its map has several pages
+  for (const std::string damage : {"cut to nothing", "cut at a block's entry", "zeros"}) {
+    CAPTURE(damage);
+    TestCache cache(folder, 4096 * kMiB);
+    auto file = cache->open_file(object("k"), size);
+    REQUIRE(file);
+    for (const uint32_t block : {1U, 2000U}) {
+      REQUIRE(file->begin_fill(block) == FillAnswer::kGranted);
+      REQUIRE(file->write_block(block, block_of("k", size, block)));
+    }
+    REQUIRE(file->begin_fill(1999) == FillAnswer::kGranted);
+    REQUIRE(file->begin_fill(1998) == FillAnswer::kGranted);
+    auto other = cache->open_file(object("other"), kMiB);
+    REQUIRE(fill(*other, "other"));
+    for (const auto& map : folder.files(".map")) {
+      const auto bytes = std::filesystem::file_size(map);
+      if (bytes < 10000) continue;
+      std::filesystem::resize_file(map, damage == "cut at a block's entry" ? 5000 : 0);
+      if (damage == "zeros") std::filesystem::resize_file(map, bytes);
+    }
+    CHECK_FALSE(file->has_block(2000));
+    CHECK_FALSE(file->complete());
+    CHECK_FALSE(file->verified());
+    CHECK(file->dead());
+    CHECK(read_block(*file, 2000).empty());
+    CHECK(file->begin_fill(0) == FillAnswer::kRefused);
+    CHECK_FALSE(file->pin());
+    static_cast<void>(file->write_block(1999, block_of("k", size, 1999)));
+    file->abandon_fill(1998);
+    CHECK(file->dead());
+    CHECK(cache.gauge("cache_reserved_bytes") == 0);
+    CHECK(reads_right(*other, "other"));
+    file.reset();
+    file = cache->open_file(object("k"), size);
+    REQUIRE(file);
+    CHECK(file->resident_bytes() == 0);
+    REQUIRE(file->begin_fill(2000) == FillAnswer::kGranted);
+    REQUIRE(file->write_block(2000, block_of("k", size, 2000)));
+    CHECK(read_block(*file, 2000) == block_of("k", size, 2000));
+    cache->flush();
+    CHECK(cache->stats().used_bytes <= 3 * kMiB);
+    file.reset();
+    other.reset();
+    cache.close();
+    std::filesystem::remove_all(folder.cache());
+  }
+}
+
+TEST_CASE("a complete file keeps its bytes for those who read past the daemon when its map is damaged") {
+  const TestFolder folder;
+  TestCache cache(folder);
+  const uint64_t size = 3 * kMiB;
+  auto file = cache->open_file(object("k"), size);
+  REQUIRE(fill(*file, "k"));
+  REQUIRE(file->verified());
+  auto pin = file->pin();
+  const auto backing = file->backing_descriptor();
+  REQUIRE(backing);
+  std::filesystem::resize_file(folder.files(".map")[0], 0);
+  CHECK_FALSE(file->complete());
+  CHECK_FALSE(file->verified());
+  CHECK(file->begin_fill(0) == FillAnswer::kRefused);
+  pin.reset();
+  file.reset();
+  // Still open through the backing descriptor: it is not made anew, and not removed.
+  cache->flush();
+  CHECK_FALSE(cache->open_file(object("k"), size));
+  std::vector<std::byte> bytes(size);
+  REQUIRE(cache.disk->read_at(backing->get(), bytes, 0));
+  CHECK(bytes == bytes_of("k", {0, size}));
+}
+
 TEST_CASE("two objects with one hash: the second is not cached") {
   const TestFolder folder;
   const uint64_t size = kMiB + 1;
