@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
@@ -31,6 +32,14 @@ BudgetUse Budget::Page::use() const {
   return use;
 }
 
+uint64_t Budget::Page::right_checksum() const {
+  Page zeroed = *this;
+  zeroed.checksum = 0;
+  return XXH3_64bits(&zeroed, sizeof(zeroed));
+}
+
+bool Budget::Page::sound() const { return magic == kMagic && version == kVersion && checksum == right_checksum(); }
+
 Result<std::unique_ptr<Budget>> Budget::open(base::Disk& disk, const std::string& path, uint64_t limit_bytes) {
   std::unique_ptr<Budget> budget(new Budget(disk, limit_bytes));
   auto fd = disk.open(path, O_RDWR | O_CREAT);
@@ -47,12 +56,7 @@ Result<void> Budget::enter() {
   bool written = false;
   const auto take_slot = [&](Page& page) -> Result<void> {
     const bool alone = first_locked(fd(), {kSlotLocksAt, kSlotLocksAt + kSlots}).empty();
-    if (page.magic != kMagic || page.version != kVersion || (alone && page.clean == 0)) {
-      // New, damaged, or left by mounts that all died.
-      if (!alone) return base::fail(Code::kCacheIo, "the cache's budget page is damaged while other mounts use it");
-      const uint64_t committed = page.magic == kMagic ? page.committed_bytes : 0;
-      page = Page{.magic = kMagic, .version = kVersion, .committed_bytes = committed, .count_wanted = 1};
-    }
+    if (alone && page.clean == 0) page = new_page();  // left by mounts that all died
     collect_dead(page);
     for (size_t i = 0; i < kSlots && slot_ == kSlots; ++i) {
       if (page.slots[i].taken == 0 && try_lock(fd(), LockKind::kExclusive, slot_lock(i))) slot_ = i;
@@ -60,7 +64,7 @@ Result<void> Budget::enter() {
     if (slot_ == kSlots) {
       return base::fail(Code::kCacheIo, "the cache folder is used by 63 mounts, or its file system has no locks");
     }
-    page.slots[slot_] = {.limit_bytes = limit_bytes_, .taken = 1, .pid = static_cast<uint32_t>(::getpid())};
+    page.slots[slot_] = own_slot();
     page.clean = 0;
     was_alone_ = alone;
     unit_bytes_ = page.unit_bytes;
@@ -86,7 +90,25 @@ Budget::~Budget() {
   if (left) static_cast<void>(disk_.sync(fd()));
 }
 
-Result<void> Budget::read(Page& page) { return disk_.read_at(fd(), std::as_writable_bytes(std::span(&page, 1)), 0); }
+Budget::Page Budget::new_page() const {
+  return {.magic = kMagic,
+          .version = kVersion,
+          .committed_bytes = less(limit_bytes_, own_reserved_bytes()),
+          .unit_bytes = unit_bytes_,
+          .count_wanted = 1};
+}
+
+Result<void> Budget::read(Page& page) {
+  const auto got = disk_.read_at(fd(), std::as_writable_bytes(std::span(&page, 1)), 0);
+  if (got && page.sound()) return {};
+  if (!got) {
+    const auto stat = disk_.stat(fd());
+    if (!stat || stat->size_bytes >= sizeof(Page)) return got;
+  }
+  if (slot_ != kSlots) base::log_warning("cache: the budget page was damaged; what is used is counted again");
+  page = new_page();
+  return {};
+}
 
 Result<void> Budget::with_page(const std::function<Result<void>(Page&)>& change, bool* written) {
   const std::lock_guard guard(mutex_);
@@ -94,28 +116,26 @@ Result<void> Budget::with_page(const std::function<Result<void>(Page&)>& change,
     return base::fail_errno(Code::kCacheIo, "lock of the cache's budget page", errno);
   }
   Page page;
-  Result<void> done = {};
-  bool there = slot_ != kSlots;
-  if (!there) {
-    const auto stat = disk_.stat(fd());
-    if (!stat) done = tl::unexpected(stat.error());
-    there = stat && stat->size_bytes >= sizeof(Page);
-  }
-  if (there) done = read(page);
-  const auto note_reserved = [&] {
-    const bool ours = slot_ != kSlots && page.slots[slot_].taken != 0;
-    if (ours) page.slots[slot_].reserved_bytes = reserved_.load(std::memory_order_relaxed);
-  };
-  note_reserved();
+  auto done = read(page);
+  if (slot_ != kSlots) page.slots[slot_] = own_slot();  // also where somebody made the page anew
   if (done) done = change(page);
   if (done) {
-    note_reserved();
+    const bool ours = slot_ != kSlots && page.slots[slot_].taken != 0;
+    if (ours) page.slots[slot_] = own_slot();
+    page.checksum = page.right_checksum();
     const bool put = disk_.write_at(fd(), std::as_bytes(std::span(&page, 1)), 0).has_value();
     if (page.count_wanted != 0 || !put) count_wanted_.store(true, std::memory_order_relaxed);
     if (written != nullptr) *written = put;
   }
   unlock(fd(), kPageLock);
   return done;
+}
+
+Budget::Slot Budget::own_slot() const {
+  return {.reserved_bytes = own_reserved_bytes(),
+          .limit_bytes = limit_bytes_,
+          .taken = 1,
+          .pid = static_cast<uint32_t>(::getpid())};
 }
 
 void Budget::collect_dead(Page& page) {
@@ -202,7 +222,13 @@ void Budget::notice_dead() {
 
 BudgetUse Budget::use() {
   Page page;
-  return read(page) ? page.use() : BudgetUse{};
+  if (disk_.read_at(fd(), std::as_writable_bytes(std::span(&page, 1)), 0) && page.sound()) return page.use();
+  BudgetUse found;
+  static_cast<void>(with_page([&](Page& now) -> Result<void> {
+    found = now.use();
+    return {};
+  }));
+  return found;
 }
 
 }  // namespace shardfs::cache

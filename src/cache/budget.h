@@ -32,7 +32,7 @@ class Budget {
   using Step = std::function<base::Result<void>()>;
 
   /// limit_bytes: this mount's, without what is kept for the files that are not counted. Waits while another mount
-  /// counts. Errors: kCacheIo, also when 63 mounts use the folder.
+  /// counts. Errors: kCacheIo, also when 63 mounts use the folder. A damaged page is made anew, and a count wanted.
   static base::Result<std::unique_ptr<Budget>> open(base::Disk& disk, const std::string& path, uint64_t limit_bytes);
   /// Leaves the slot; the last one out notes that the figures can be trusted.
   ~Budget();
@@ -61,7 +61,7 @@ class Budget {
   /// Looks for mounts that died.
   void notice_dead();
 
-  /// A look at the page without its lock; all zero if it can't be read.
+  /// A look at the page, without its lock unless it is damaged; all zero if it can't be read.
   BudgetUse use();
   uint64_t own_reserved_bytes() const { return reserved_.load(std::memory_order_relaxed); }
   uint64_t limit_bytes() const { return limit_bytes_; }
@@ -92,9 +92,12 @@ class Budget {
     uint64_t orphaned_bytes = 0;
     uint64_t unit_bytes = 0;
     uint32_t count_wanted = 0;
-    std::array<uint32_t, 3> unused{};
+    uint32_t unused = 0;
+    uint64_t checksum = 0;  // of the page with 0 here
     std::array<Slot, kSlots> slots{};
     BudgetUse use() const;
+    uint64_t right_checksum() const;
+    bool sound() const;
   };
   static_assert(sizeof(Page) == 4096);
 
@@ -103,7 +106,11 @@ class Budget {
   /// Runs change(page) under the page lock and writes the page if it returned no error. Errors: of lock, read and
   /// change; if only the writing failed a count is wanted, and `written` (may be null) gets false.
   base::Result<void> with_page(const std::function<base::Result<void>(Page&)>& change, bool* written = nullptr);
+  /// Under the page lock.
   base::Result<void> read(Page& page);
+  /// For a page that is not there, or was damaged by hand: full until it is counted, so that the limit holds.
+  Page new_page() const;
+  Slot own_slot() const;
   /// Under the page lock: moves the reservations of dead mounts to the orphaned bytes.
   void collect_dead(Page& page);
 

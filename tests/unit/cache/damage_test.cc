@@ -289,6 +289,55 @@ TEST_CASE("a complete file keeps its bytes for those who read past the daemon wh
   CHECK(bytes == bytes_of("k", {0, size}));
 }
 
+TEST_CASE("a damaged budget page is made anew by a count, also while mounts use it") {
+  const TestFolder folder;
+  const std::string page = folder.cache() + "/budget";
+  const uint64_t limit = 16 * kMiB;
+  TestCache cache(folder, limit);
+  REQUIRE(fill(*cache->open_file(object("a"), 3 * kMiB), "a"));
+  Child child(folder, limit);
+  REQUIRE(child.ask("used") != "");
+  cache->flush();
+  const uint64_t used = cache->stats().used_bytes;
+  const auto file = cache->open_file(object("b"), 3 * kMiB);
+  REQUIRE(file->begin_fill(0) == FillAnswer::kGranted);
+  const std::string garbage(4096, '\xa5');
+  const auto overwrite = [&](uint64_t offset, uint64_t bytes) {
+    std::fstream out(page, std::ios::in | std::ios::out | std::ios::binary);
+    out.seekp(static_cast<std::streamoff>(offset));
+    out.write(garbage.data(), static_cast<std::streamsize>(bytes));
+  };
+  for (const std::string damage :
+       {"cut", "garbage", "committed bytes", "a slot that nobody holds", "own slot", "zeros"}) {
+    CAPTURE(damage);
+    if (damage == "cut" || damage == "zeros") std::filesystem::resize_file(page, 0);
+    if (damage == "zeros") std::filesystem::resize_file(page, 4096);
+    if (damage == "garbage") overwrite(0, 4096);
+    if (damage == "committed bytes") overwrite(16, 8);
+    if (damage == "a slot that nobody holds") overwrite(64 + 64 * 40, 24);
+    if (damage == "own slot") overwrite(64, 24);
+    CHECK(cache->stats().used_bytes <= limit);
+    cache->flush();
+    CHECK(nearly(cache->stats().used_bytes, used + kMiB));
+    CHECK(cache.gauge("cache_reserved_bytes") == kMiB);
+  }
+  // One that comes while it is damaged finds its way too.
+  overwrite(0, 4096);
+  {
+    TestCache later(folder, limit);
+    REQUIRE(later.cache);
+    CHECK(later->stats().used_bytes <= used + 2 * kMiB);
+  }
+  REQUIRE(file->write_block(0, block_of("b", 3 * kMiB, 0)));
+  REQUIRE(fill(*file, "b"));
+  for (const char* key : {"c", "d", "e", "f"}) {
+    REQUIRE(fill(*cache->open_file(object(key), 3 * kMiB), key));
+    CHECK(cache->stats().used_bytes <= limit);
+    CHECK(folder.allocated_bytes() <= limit);
+  }
+  CHECK(child.ask("used") != "");
+}
+
 TEST_CASE("two objects with one hash: the second is not cached") {
   const TestFolder folder;
   const uint64_t size = kMiB + 1;
