@@ -39,6 +39,14 @@ Error explain_store(const MountPlan& plan, const std::string& endpoint, Error er
   switch (error.code) {
     case Code::kNotFound:
       return with(error, fmt::format("{}; check the bucket \"{}\" and --endpoint-url", what, plan.source.bucket));
+    case Code::kNotDirectory: {
+      const std::string key = plan.source.prefix.substr(0, plan.source.prefix.size() - 1);
+      const size_t slash = key.rfind('/');
+      return with(error,
+                  fmt::format("{} is an object, not a prefix: mount s3://{}{} and read {} in it", plan.source.text(),
+                              plan.source.bucket, slash == std::string::npos ? "" : "/" + key.substr(0, slash),
+                              slash == std::string::npos ? key : key.substr(slash + 1)));
+    }
     case Code::kPermission:
       return with(
           error,

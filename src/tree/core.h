@@ -120,6 +120,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void on_page(const ListingFlightPtr& flight, base::Result<store::ListPage> page);
   void on_overdue(const ListingFlightPtr& flight);
   void complete(const ListingFlightPtr& flight, Later& later);
+  /// Nothing lies below the root: is it an object's key, by mistake?
+  void start_empty(std::string prefix, std::chrono::milliseconds deadline, std::vector<StartDone> waiters);
   void add_index(const std::string& path, std::shared_ptr<const Listing> listing);
   void fail(const ListingFlightPtr& flight, const base::Error& error, Later& later);
   void settle(const ListingFlightPtr& flight, Later& later);

@@ -233,14 +233,31 @@ void Core::complete(const ListingFlightPtr& flight, Later& later) {
     answer_waiters(*flight, base::fail(Code::kNotFound, "nothing lies below \"" + lister.prefix() + "\""), later);
     return;
   }
-  if (!flight->first_page_waiters.empty() && lister.raw_count() == 0) {
-    base::log_warning("nothing lies below \"{}\": the mount is empty", lister.prefix());
-  }
-  for (auto& done : std::exchange(flight->first_page_waiters, {})) {
-    later.call([done = std::move(done)] { done({}); });
+  auto starting = std::exchange(flight->first_page_waiters, {});
+  if (!starting.empty() && lister.raw_count() == 0) {
+    later.call([self = shared_from_this(), flight, starting = std::move(starting)]() mutable {
+      self->start_empty(flight->lister->prefix(), flight->deadline, std::move(starting));
+    });
+  } else {
+    for (auto& done : starting) later.call([done = std::move(done)] { done({}); });
   }
   answer_from_pages(flight->directory, later);
   answer_waiters(*flight, std::shared_ptr<const Listing>(listing), later);
+}
+
+void Core::start_empty(std::string prefix, std::chrono::milliseconds deadline, std::vector<StartDone> waiters) {
+  auto answer = [prefix, waiters = std::move(waiters)](const base::Result<void>& result) {
+    if (result) base::log_warning("nothing lies below \"{}\": the mount is empty", prefix);
+    for (const auto& done : waiters) done(result);
+  };
+  if (prefix.empty()) return answer({});
+  store::HeadOptions options;
+  options.key.assign(prefix, 0, prefix.size() - 1);
+  options.deadline = deadline;
+  const std::string key = options.key;
+  store_.head(std::move(options), [answer = std::move(answer), key](const base::Result<store::ObjectInfo>& info) {
+    answer(info ? base::fail(Code::kNotDirectory, "\"" + key + "\" is an object") : base::Result<void>());
+  });
 }
 
 void Core::add_index(const std::string& path, std::shared_ptr<const Listing> listing) {

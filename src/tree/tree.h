@@ -69,7 +69,8 @@ class Tree {
   static std::unique_ptr<Tree> make(TreeOptions options, store::ObjectStore& store, const base::Clock& clock,
                                     base::Timer& timer, base::Metrics& metrics);
 
-  /// Reads the root's first page, so that a wrong bucket, key or endpoint shows at mount. Errors: as ObjectStore::list.
+  /// Reads the root's first page, so that a wrong bucket, key or endpoint shows at mount; if it is empty the prefix is
+  /// asked for as a key. Errors: as ObjectStore::list; kNotDirectory: the prefix is an object, and nothing lies below.
   virtual void start(std::chrono::milliseconds deadline, std::function<void(base::Result<void>)> done) = 0;
 
   /// On success the kernel's lookup count of the node has been raised by one.

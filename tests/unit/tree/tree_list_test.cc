@@ -132,7 +132,32 @@ TEST_CASE("start: an empty prefix is an empty directory") {
   at.store.run_all();
   CHECK(started.get());
   CHECK(at.names(kRootNode) == Texts{});
-  CHECK(at.store.calls() == Texts{"LIST nothing/here/ 1000"});
+  CHECK(at.store.calls() == Texts{"LIST nothing/here/ 1000", "HEAD nothing/here"});
+
+  Fixture forbidden(options);
+  forbidden.store.fail_with = [](const FakeStore::Call& call) -> std::optional<base::Error> {
+    return call.head ? std::optional(base::Error{base::Code::kPermission, "scripted"}) : std::nullopt;
+  };
+  Awaited<void> allowed;
+  forbidden.tree->start(seconds(5), allowed.done());
+  forbidden.store.run_all();
+  CHECK(allowed.get());
+}
+
+TEST_CASE("start: a prefix that is an object is refused, unless something lies below it") {
+  TreeOptions options;
+  options.prefix = "shards/data.tar/";
+  for (const bool below : {false, true}) {
+    Fixture at(options);
+    at.store.put("shards/data.tar");
+    if (below) at.store.put("shards/data.tar/x");
+    Awaited<void> started;
+    at.tree->start(seconds(5), started.done());
+    at.store.run_all();
+    const auto result = started.get();
+    CHECK(result.has_value() == below);
+    if (!below) CHECK(code_of(result) == base::Code::kNotDirectory);
+  }
 }
 
 TEST_CASE("listing a directory that went away") {
