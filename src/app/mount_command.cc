@@ -101,6 +101,11 @@ int mount(const Arguments& arguments) {
 }  // namespace
 
 void add_mount_command(CLI::App& app, int& exit_code) {
+  if (!options->cache_off()) {
+    if (auto checked = refuse_cache_below(*mountpoint, options->cache_folder); !checked) {
+      return usage_error(checked.error().message);
+    }
+  }
   CLI::App* const command = app.add_subcommand("mount", "Mount an S3 bucket or prefix as a read-only folder");
   command->get_formatter()->column_width(34);
   const auto arguments = std::make_shared<Arguments>();

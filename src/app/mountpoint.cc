@@ -141,6 +141,26 @@ std::optional<MountEntry> find_mount(const std::string& canonical_mountpoint) {
   return find_mount(read_file("/proc/self/mountinfo"), canonical_mountpoint);
 }
 
+std::optional<MountEntry> find_mount_above(const std::string& mountinfo, const std::string& canonical_path) {
+  for (std::filesystem::path at = canonical_path; at.has_relative_path();) {
+    at = at.parent_path();
+    if (auto entry = find_mount(mountinfo, at.string())) return entry;
+  }
+  return std::nullopt;
+}
+
+std::optional<MountEntry> find_mount_above(const std::string& canonical_path) {
+  return find_mount_above(read_file("/proc/self/mountinfo"), canonical_path);
+}
+
+Result<void> refuse_cache_below(const std::string& mountpoint, const std::string& folder) {
+  std::error_code error;
+  const auto real = std::filesystem::weakly_canonical(folder, error);
+  if (error || !starts_with_path(real.string(), mountpoint)) return {};  // the cache says what is wrong with the folder
+  return fail(Code::kInvalid, fmt::format("--cache-dir {} lies in the mountpoint {}; choose a folder outside of it",
+                                          folder, mountpoint));
+}
+
 Result<void> prepare_mountpoint(const std::string& mountpoint, std::vector<std::string>& notes) {
   // Several dead mounts may lie on each other; the bound is against a mount that comes back by itself.
   for (int layers = 0; layers < 16; ++layers) {

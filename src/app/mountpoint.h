@@ -25,6 +25,14 @@ std::optional<MountEntry> find_mount(const std::string& canonical_mountpoint);
 /// From the text of /proc/self/mountinfo; for tests.
 std::optional<MountEntry> find_mount(const std::string& mountinfo, const std::string& canonical_mountpoint);
 
+/// The topmost mount that a path lies on, if its mountpoint is a folder above the path.
+std::optional<MountEntry> find_mount_above(const std::string& mountinfo, const std::string& canonical_path);
+std::optional<MountEntry> find_mount_above(const std::string& canonical_path);
+
+/// A cache below its own mountpoint would be hidden by the mount, and read through itself. folder need not exist.
+/// Errors: kInvalid.
+base::Result<void> refuse_cache_below(const std::string& mountpoint, const std::string& folder);
+
 /// Checks that a mount may be made here, and detaches the remains of a mount whose daemon is dead. Notes (a folder that
 /// is not empty, remains that were detached) are appended to `notes`.
 /// Errors: kNotFound, kNotDirectory, kInvalid (something is mounted), kPermission, kIo.

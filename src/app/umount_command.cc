@@ -98,6 +98,13 @@ int umount(const Arguments& arguments) {
     print_error(fmt::format("{} is not a mount of shardfs but of {} ({})", *mountpoint, entry->source, entry->type));
     return kExitFailed;
   }
+  if (!entry) {
+    if (const auto above = find_mount_above(*mountpoint); above && above->of_shardfs()) {
+      print_error(fmt::format("{} lies in the mount on {}: shardfs umount {}", *mountpoint, above->mountpoint,
+                              above->mountpoint));
+      return kExitFailed;
+    }
+  }
   bool detached = false;
   if (!entry) {
     print_note(fmt::format("nothing is mounted on {}", *mountpoint));

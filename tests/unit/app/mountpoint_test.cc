@@ -70,6 +70,34 @@ TEST_CASE("the topmost mount on a path is found") {
   CHECK(find_mount("/proc").value().type == "proc");
 }
 
+TEST_CASE("the mount that a path lies in is found, not one on the path itself") {
+  const auto above = find_mount_above(kMountinfo, "/data/set/a");
+  REQUIRE(above.has_value());
+  CHECK(above->mountpoint == "/data");
+  CHECK(above->of_shardfs());
+  CHECK(find_mount_above(kMountinfo, "/data")->mountpoint == "/");
+  CHECK(find_mount_above(kMountinfo, "/database/a")->mountpoint == "/");
+  CHECK_FALSE(find_mount_above(kMountinfo, "/").has_value());
+}
+
+TEST_CASE("a cache folder on or below the mountpoint is refused, also by another name") {
+  TemporaryFolder folder;
+  const std::string root = std::filesystem::canonical(folder.path()).string();
+  const std::string mountpoint = root + "/mount";
+  std::filesystem::create_directory(mountpoint);
+  std::filesystem::create_symlink(mountpoint, root + "/link");
+  for (const std::string below :
+       {"/mount", "/mount/", "/mount/cache", "/mount/not/there/yet", "/link/cache", "/x/../mount/c"}) {
+    CAPTURE(below);
+    const auto refused = refuse_cache_below(mountpoint, root + below);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().message.find(root + below) != std::string::npos);
+  }
+  for (const std::string beside : {"", "/mounted", "/cache", "/not/there/yet"}) {
+    CHECK(refuse_cache_below(mountpoint, root + beside).has_value());
+  }
+}
+
 TEST_CASE("a mountpoint must be an existing folder; one with files in it is noted") {
   TemporaryFolder folder;
   std::vector<std::string> notes;
