@@ -29,6 +29,19 @@ int run_command_line(int argc, char** argv) {
   add_hint_command(app, exit_code);
   add_demo_command(app, exit_code);
   add_version_command(app, exit_code);
+  // CLI11 would only say that it did not expect the word.
+  if (argc > 1 && *argv[1] != '-') {
+    bool known = false;
+    std::string names;
+    for (const CLI::App* command : app.get_subcommands({})) {
+      known = known || command->get_name() == argv[1];
+      names += (names.empty() ? "" : ", ") + command->get_name();
+    }
+    if (!known) {
+      print_error(fmt::format("\"{}\" is not a command; commands are {} (see shardfs --help)", argv[1], names));
+      return kExitUsage;
+    }
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
@@ -65,6 +67,16 @@ int usage_error(const std::string& message) {
   return kExitUsage;
 }
 
+void warn_of_unknown_variables() {
+  std::vector<std::string> names;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  const auto unknown = unknown_variables(names);
+  if (!unknown.empty()) print_note(fmt::format("no option is set by {}", fmt::join(unknown, ", ")));
+}
+
 int mount(const Arguments& arguments) {
   std::map<std::string, std::string> command_line;
   for (const auto& [name, option] : arguments.given) {
@@ -74,6 +86,7 @@ int mount(const Arguments& arguments) {
   if (!options) return usage_error(options.error().message);
   auto source = parse_url(arguments.source);
   if (!source) return usage_error(source.error().message);
+  warn_of_unknown_variables();
   const auto mountpoint = control::canonical_mountpoint(arguments.mountpoint);
   if (!mountpoint) {
     print_error(mountpoint.error().code == base::Code::kNotFound
@@ -88,6 +101,11 @@ int mount(const Arguments& arguments) {
     print_error(prepared.error().message);
     return kExitFailed;
   }
+  if (!options->cache_off()) {
+    if (auto checked = refuse_cache_below(*mountpoint, options->cache_folder); !checked) {
+      return usage_error(checked.error().message);
+    }
+  }
   if (!options->ca_bundle.empty()) options->ca_bundle = std::filesystem::absolute(options->ca_bundle).string();
   make_variables_absolute();
   const MountPlan plan{std::move(*source), *mountpoint, std::move(*options)};
@@ -101,11 +119,6 @@ int mount(const Arguments& arguments) {
 }  // namespace
 
 void add_mount_command(CLI::App& app, int& exit_code) {
-  if (!options->cache_off()) {
-    if (auto checked = refuse_cache_below(*mountpoint, options->cache_folder); !checked) {
-      return usage_error(checked.error().message);
-    }
-  }
   CLI::App* const command = app.add_subcommand("mount", "Mount an S3 bucket or prefix as a read-only folder");
   command->get_formatter()->column_width(34);
   const auto arguments = std::make_shared<Arguments>();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -60,6 +61,10 @@ Result<void> apply_file(MountOptions& options, const OptionSources::File& file) 
     if (!file.required && (error == ENOENT || error == ENOTDIR)) return {};
     return base::fail_errno(Code::kInvalid, "read the configuration " + file.path, error);
   }
+  std::error_code unknown;
+  if (std::filesystem::is_directory(file.path, unknown)) {
+    return base::fail_errno(Code::kInvalid, "read the configuration " + file.path, EISDIR);
+  }
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   const auto values = parse_toml(text, file.path);
   if (!values) return tl::unexpected(values.error());
@@ -94,6 +99,21 @@ OptionSources default_sources(std::map<std::string, std::string> command_line, c
   sources.files.push_back({"/etc/shardfs/config.toml", false, true});
   if (!home().empty()) sources.files.push_back({home() + "/.config/shardfs/config.toml", false, false});
   return sources;
+}
+
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names) {
+  // Of the program beside its settings, and of its tests and tools.
+  static constexpr std::string_view kOthers[] = {"SHARDFS_CONFIG", "SHARDFS_RUNTIME_DIR", "SHARDFS_BUILD"};
+  std::vector<std::string> unknown;
+  for (const std::string& name : names) {
+    if (!name.starts_with("SHARDFS_") || name.starts_with("SHARDFS_TEST") || name.starts_with("SHARDFS_DEMO_"))
+      continue;
+    if (std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers)) continue;
+    const bool known = std::any_of(settings().begin(), settings().end(),
+                                   [&](const Setting& setting) { return variable_of(setting.name) == name; });
+    if (!known) unknown.push_back(name);
+  }
+  return unknown;
 }
 
 Result<MountOptions> resolve_options(const OptionSources& sources) {

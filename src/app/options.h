@@ -97,6 +97,9 @@ OptionSources default_sources(std::map<std::string, std::string> command_line, c
 /// Errors: kInvalid, naming the setting, where it was given, its value, and what would be right.
 base::Result<MountOptions> resolve_options(const OptionSources& sources);
 
+/// Those names of variables that look like settings and are none.
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names);
+
 /// Values by setting name from TOML text; `origin` names it in messages. Errors: kInvalid (not TOML, unknown key, a
 /// value of a wrong type).
 base::Result<std::map<std::string, std::string>> parse_toml(const std::string& text, const std::string& origin);

@@ -208,6 +208,9 @@ TEST_CASE("the file of --config must exist and is read alone") {
   const auto options = resolve_options(sources);
   REQUIRE_FALSE(options.has_value());
   CHECK(has(options.error().message, "missing.toml"));
+  const auto of_folder = resolve_options(default_sources({}, folder.path()));
+  REQUIRE_FALSE(of_folder.has_value());
+  CHECK(has(of_folder.error().message, folder.path() + ": Is a directory"));
   CHECK(default_sources({}, "").files.front().path == "/etc/shardfs/config.toml");
 }
 
@@ -222,6 +225,14 @@ TEST_CASE("who chose the store decides the cache's namespace") {
   CHECK(resolve({.environment = {{"AWS_ACCESS_KEY_ID", "x"}}})->store_given_by_job);
   CHECK(resolve({.command_line = {{"endpoint-url", "https://a.example"}}})->store_given_by_job);
   CHECK(resolve({.user = "ca-bundle = \"/x\"\n"})->store_given_by_job);
+}
+
+TEST_CASE("variables that look like settings and are none") {
+  const std::vector<std::string> names = {
+      "SHARDFS_CACHE_SIZE", "SHARDFS_CACHESIZE",   "SHARDFS",      "PATH",
+      "SHARDFS_CONFIG",     "SHARDFS_DEMO_PYTHON", "SHARDFS_",     "SHARDFS_RUNTIME_DIR",
+      "SHARDFS_TESTSTORE",  "SHARDFS_TESTS_MARK",  "SHARDFS_BUILD"};
+  CHECK(unknown_variables(names) == std::vector<std::string>{"SHARDFS_CACHESIZE", "SHARDFS_"});
 }
 
 TEST_CASE("names of variables") {
