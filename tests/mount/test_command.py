@@ -58,6 +58,12 @@ def test_wrong_usage(arguments):
     assert len(done.stderr.splitlines()) == 1 and not done.stdout
 
 
+def test_unknown_command():
+    done = shardfs("frob", "s3://bucket", "/mnt")
+    assert done.returncode == 2
+    one_line(done, '"frob"', "mount", "umount", "stats", "demo", "version")
+
+
 def one_line(done, *named):
     assert done.returncode not in (0, None)
     lines = done.stderr.splitlines()
@@ -86,6 +92,48 @@ def test_nonsense_values(store, mount, option, value):
     fails_within(mounted, "--" + option.replace("_", "-"))
     assert not mounts_below(mounted.path)
     assert store.stats().raw["connections_accepted"] == 0
+
+
+def test_config_that_is_a_folder(store, mount, folder):
+    assert fails_within(mount(start=False, config=folder), folder, "Is a directory").returncode == 2
+
+
+def test_ca_bundle_that_is_not_there(store, mount, folder):
+    """Also where it would not be used: the endpoint is http."""
+    mounted = mount(start=False, ca_bundle=folder / "absent.pem")
+    fails_within(mounted, folder / "absent.pem")
+    assert not mounts_below(mounted.path)
+
+
+@pytest.mark.parametrize("below", ["", "cache", "not/there/yet"])
+def test_cache_in_the_mountpoint(store, mount, below):
+    mounted = mount(start=False)
+    mounted.options["--cache-dir"] = mounted.path / below
+    assert fails_within(mounted, mounted.path / below, "mountpoint").returncode == 2
+    assert not mounts_below(mounted.path) and not list(mounted.path.iterdir())
+
+
+def test_unknown_variables_are_named(store, mount):
+    mounted = mount(env={"SHARDFS_CACHESIZE": "1G", "SHARDFS_TTL": "1s", "SHARDFS": "x"})
+    lines = mounted.started.stderr.splitlines()
+    assert len(lines) == 1 and "SHARDFS_CACHESIZE, SHARDFS_TTL" in lines[0], lines
+
+
+def test_prefix_that_is_an_object(store, mount):
+    store.put("shards/data.tar", b"bytes")
+    mounted = mount("shards/data.tar", start=False)
+    fails_within(mounted, "s3://bucket/shards/data.tar is an object", "mount s3://bucket/shards and read data.tar")
+    mounted.source = store.url("shards").rstrip("/")
+    mounted.start()
+    assert (mounted.path / "data.tar").read_bytes() == b"bytes"
+
+
+def test_prefix_with_nothing_below(store, mount):
+    store.put("a", b"bytes")
+    mounted = mount("nothing/here", log_file=None, log_level=None)
+    assert os.listdir(mounted.path) == []
+    lines = mounted.started.stderr.splitlines()
+    assert len(lines) == 1 and "nothing/here" in lines[0], lines
 
 
 def test_unknown_bucket(store, mount):
@@ -218,6 +266,15 @@ def test_umount_twice_and_of_nothing(store, mount, folder):
     one_line(missing, folder / "missing")
     refused = shardfs("umount", "/proc", env=mounted.env)
     one_line(refused, "/proc")
+
+
+def test_umount_of_a_folder_in_the_mount(store, mount):
+    store.put("dir/a", b"bytes")
+    mounted = mount()
+    for inner in (mounted.path / "dir", mounted.path / "dir" / "a"):
+        done = shardfs("umount", inner, env=mounted.env)
+        one_line(done, inner, f"shardfs umount {mounted.path}")
+    assert (mounted.path / "dir/a").read_bytes() == b"bytes"
 
 
 def test_umount_of_a_busy_mount(store, mount):
