@@ -71,7 +71,7 @@ bool Evictor::reserve(uint64_t bytes, const store::ObjectId& newcomer) {
 }
 
 void Evictor::warn_of_floor() const {
-  base::warn_once("cache:floor",
+  base::warn_once("cache:full",  // as Health: that the disk is full is said once
                   "the file system of {} is too full ({} are to stay free): the cache keeps less, and reads go past it",
                   core_.folder.path(), base::format_bytes(core_.min_free_bytes));
 }

@@ -78,13 +78,13 @@ void SourceFileImpl::save_block(const Save& save) {
     if (granted) {
       const auto written = target->write_block(block, buffer->span().first(bytes));
       saved = written.has_value();
-      if (!written)
-        base::warn_once("save " + written.error().message, "cache: {}; streaming past it", written.error().message);
+      // The cache has warned of it, once.
+      if (!written) base::log_debug("cache: {}; streaming past it", written.error().message);
     }
   }
   if (saved && target->resident_bytes() >= info_.size_bytes && !target->complete()) {
     const auto finished = target->finish();
-    if (!finished) base::warn_once("finish " + finished.error().message, "cache: {}", finished.error().message);
+    if (!finished) base::log_debug("cache: {}", finished.error().message);
   }
   {
     std::lock_guard lock(mutex_);
