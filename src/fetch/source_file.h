@@ -121,7 +121,7 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   const Part* part_at(uint64_t offset) const;
   uint64_t next_missing(uint64_t from, uint64_t end) const;
   uint64_t missing_end(uint64_t from, uint64_t end) const;
-  void want(Cause cause, const base::ByteRange& range);
+  void want(Cause cause, base::ByteRange range);
   /// Before what was wanted ahead earlier, the first of them first; a new range that goes on from a wanted one follows
   /// it, since that is nearer to its reader.
   void want_ahead(const std::vector<base::ByteRange>& ranges);

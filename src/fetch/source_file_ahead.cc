@@ -9,15 +9,17 @@ namespace shardfs::fetch {
 
 namespace {
 
-void subtract(std::deque<base::ByteRange>& wants, const base::ByteRange& range) {
+// True if any of the range was wanted.
+bool subtract(std::deque<base::ByteRange>& wants, const base::ByteRange& range) {
   if (std::none_of(wants.begin(), wants.end(), [&](const auto& wanted) { return !wanted.intersect(range).empty(); }))
-    return;
+    return false;
   std::deque<base::ByteRange> left;
   for (const auto& wanted : wants) {
     if (wanted.begin < range.begin) left.push_back({wanted.begin, std::min(wanted.end, range.begin)});
     if (wanted.end > range.end) left.push_back({std::max(wanted.begin, range.end), wanted.end});
   }
   wants = std::move(left);
+  return true;
 }
 
 }  // namespace
@@ -29,7 +31,10 @@ void SourceFileImpl::drop_read_through(uint32_t block) {
     if (cause != Cause::kDemand) subtract(wants_[index_of(cause)], memory_.range_of(block));
 }
 
-void SourceFileImpl::want(Cause cause, const base::ByteRange& range) {
+void SourceFileImpl::want(Cause cause, base::ByteRange range) {
+  // Whole pages: a part of one never counts as arrived, and a read of O_DIRECT ends anywhere.
+  range = {base::align_down(range.begin, kPageBytes),
+           std::min(info_.size_bytes, base::align_up(range.end, kPageBytes))};
   auto& wants = wants_[index_of(cause)];
   const bool known =
       std::any_of(wants.begin(), wants.end(), [&](const auto& wanted) { return wanted.contains(range); });
@@ -37,18 +42,7 @@ void SourceFileImpl::want(Cause cause, const base::ByteRange& range) {
 }
 
 bool SourceFileImpl::unwant_ahead(const base::ByteRange& range) {
-  auto& wants = wants_[index_of(Cause::kReadahead)];
-  std::deque<base::ByteRange> left;
-  bool wanted_before = false;
-  for (const auto& wanted : wants) {
-    wanted_before = wanted_before || !wanted.intersect(range).empty();
-    const base::ByteRange before{wanted.begin, std::min(wanted.end, range.begin)};
-    const base::ByteRange behind{std::max(wanted.begin, range.end), wanted.end};
-    if (!before.empty()) left.push_back(before);
-    if (!behind.empty()) left.push_back(behind);
-  }
-  wants.swap(left);
-  return wanted_before;
+  return subtract(wants_[index_of(Cause::kReadahead)], range);
 }
 
 void SourceFileImpl::want_ahead(const std::vector<base::ByteRange>& ranges) {

@@ -207,7 +207,7 @@ void SourceFileImpl::settle_failed_part(const Part& part, const base::Error& err
       continue;
     }
     if (!final) {
-      want(Cause::kDemand, {base::align_down(touched.begin, kPageBytes), touched.end});
+      want(Cause::kDemand, touched);
       ++it;
       continue;
     }
