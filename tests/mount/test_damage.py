@@ -25,12 +25,12 @@ def test_maps_and_budget_cut_while_mounted(store, mount, passthrough, length):
     for name in names[:2]:
         data.compare_file(mounted.path, name)
         mounted.await_cached(name)
-    held = os.open(mounted.path / names[1], os.O_RDONLY)  # complete, and passed through if it may
     read_range(mounted.path / names[2], 0, MIB)
     before = mounted.pid
-    assert damage(mounted, ".map", length) == 3
-    assert damage(mounted, "budget", length) == 1
+    held = os.open(mounted.path / names[1], os.O_RDONLY)  # complete, and passed through if it may
     try:
+        assert damage(mounted, ".map", length) >= 3  # the next shard may be under way
+        assert damage(mounted, "budget", length) == 1
         for _ in range(2):
             for name in [names[0], *reversed(names)]:
                 data.compare_file(mounted.path, name)
