@@ -82,7 +82,10 @@ bool Connection::serve(Request& request, bool keep_alive) {
     return wait_until(first_byte) && deliver(request, *refusal, {}, &running, keep_alive);
   }
 
-  const std::vector<Fault> faults = core_.faults.take(request, asked);
+  const std::vector<Fault> faults = core_.faults.take(request, asked, running.concurrent());
+  if (std::any_of(faults.begin(), faults.end(), [](const Fault& fault) { return fault.concurrent_above > 0; })) {
+    running.finish();
+  }
   if (!wait_until(first_byte + delay_of(faults))) return false;
   S3Rules rules{core_.options.region, core_.options.max_keys};
   std::optional<Reply> reply;

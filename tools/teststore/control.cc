@@ -69,6 +69,7 @@ Fault fault_of(const json& in) {
   }
   out.times = in.value("times", out.times);
   out.skip = in.value("skip", out.skip);
+  out.concurrent_above = in.value("concurrent_above", out.concurrent_above);
   out.probability = in.value("probability", out.probability);
   out.seed = in.value("seed", out.seed);
   return out;

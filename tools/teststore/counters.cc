@@ -30,7 +30,7 @@ std::shared_ptr<Epoch> Counters::epoch() const {
 Counters::Running::Running(Counters& counters, const Request& request, const AskedRange& asked)
     : counters_(counters), epoch_(counters.epoch()) {
   const auto kind = static_cast<size_t>(request.kind);
-  const uint64_t now = counters.requests_now_.fetch_add(1) + 1;
+  const uint64_t now = concurrent_ = counters.requests_now_.fetch_add(1) + 1;
   std::lock_guard lock(epoch_->mutex);
   ++epoch_->stats.requests[kind];
   epoch_->stats.max_concurrent_requests = std::max(epoch_->stats.max_concurrent_requests, now);

@@ -66,6 +66,8 @@ class Counters {
     ~Running();
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
+    /// Requests under way when it came, with it.
+    uint64_t concurrent() const { return concurrent_; }
     void answered(unsigned status);
     void body(uint64_t bytes);
     /// No longer counts as concurrent; said before the last byte goes out, so that requests that a client makes one
@@ -76,6 +78,7 @@ class Counters {
     Counters& counters_;
     std::shared_ptr<struct Epoch> epoch_;
     struct LiveKey* key_ = nullptr;  // owned by epoch_; null when the request names no key
+    uint64_t concurrent_ = 0;
     bool finished_ = false;
     size_t record_ = SIZE_MAX;  // index in the epoch's log
   };

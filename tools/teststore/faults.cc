@@ -81,7 +81,7 @@ void Faults::clear() {
   entries_.clear();
 }
 
-std::vector<Fault> Faults::take(const Request& request, const AskedRange& asked) {
+std::vector<Fault> Faults::take(const Request& request, const AskedRange& asked, uint64_t concurrent) {
   std::vector<Fault> taken;
   bool other = false;
   std::lock_guard lock(mutex_);
@@ -91,7 +91,7 @@ std::vector<Fault> Faults::take(const Request& request, const AskedRange& asked)
     const bool is_delay = fault.action == Action::kDelay;
     if (!is_delay && other) continue;
     if (fault.times >= 0 && fired >= static_cast<uint64_t>(fault.times)) continue;
-    if (!fault.match.fits(request, asked)) continue;
+    if (!fault.match.fits(request, asked) || concurrent <= fault.concurrent_above) continue;
     const uint64_t n = entry.matched++;
     if (n < fault.skip || draw(fault.seed, n) >= fault.probability) continue;
     ++fired;

@@ -27,6 +27,8 @@
 //   headers      nothing but the extra headers, which are added to (or replace those of) the reply
 // Extra headers go with every action. Whatever ends a connection early ends only that one.
 //
+// With concurrent_above N a fault meets only requests that come while N others or more are being answered; such a
+// request counts as one under way no longer. So a store that takes N at once: status, concurrent_above N, times -1.
 // A fault skips its first `skip` matching requests, fires with `probability` (drawn from `seed`, reproducible for the
 // same order of requests) and at most `times` times.
 // Thread rule: Faults and Holds are thread-safe; the rest are plain values.
@@ -103,6 +105,7 @@ struct Fault {
   Headers headers;
   int64_t times = 1;  // -1: for ever
   uint64_t skip = 0;
+  uint64_t concurrent_above = 0;
   double probability = 1;
   uint64_t seed = 0;
 };
@@ -112,7 +115,8 @@ class Faults {
   uint64_t add(Fault fault);  // an id for fired()
   void clear();
   /// Those that this request meets, counted as fired.
-  std::vector<Fault> take(const Request& request, const AskedRange& asked);
+  /// concurrent: under way when it came, with this one.
+  std::vector<Fault> take(const Request& request, const AskedRange& asked, uint64_t concurrent = 1);
   /// How often that fault has fired; kept after clear().
   uint64_t fired(uint64_t id) const;
   std::map<uint64_t, uint64_t> fired() const;

@@ -231,8 +231,8 @@ class TestStore:
 
     def fault(self, action, match=None, **options):
         """options: at_byte, status, code, retry_after, delay_ms, bytes_per_s, headers, times (-1: for ever; 1 when not
-        given), skip, probability, seed. match: kind (get, head, list, put, delete, other), method, bucket, key (glob),
-        range_begin_at_least, access_key, header. Returns an id for fired()."""
+        given), skip, probability, seed, concurrent_above. match: kind (get, head, list, put, delete, other), method,
+        bucket, key (glob), range_begin_at_least, access_key, header. Returns an id for fired()."""
         return self._post("fault", {"action": action, "match": _match(match), **options})["id"]
 
     def fired(self, fault):

@@ -78,6 +78,18 @@ TEST_CASE("skip, times and one fault a request, but all delays") {
   CHECK(faults.fired(first_id) == 2);
 }
 
+TEST_CASE("a fault that needs others under way") {
+  Faults faults;
+  Fault fault;
+  fault.times = -1;
+  fault.concurrent_above = 2;
+  const uint64_t id = faults.add(fault);
+  CHECK(faults.take(get("a"), {}, 1).empty());
+  CHECK(faults.take(get("a"), {}, 2).empty());
+  CHECK(faults.take(get("a"), {}, 3).size() == 1);
+  CHECK(faults.fired(id) == 1);
+}
+
 TEST_CASE("a probability comes out near itself and the same again") {
   const auto run = [](uint64_t seed) {
     Faults faults;
