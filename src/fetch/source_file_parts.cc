@@ -249,7 +249,7 @@ void SourceFileImpl::end_part(const std::shared_ptr<Part>& part, const base::Res
       settle_failed_part(*part, result.error(), ended);
       demand = !wants_[0].empty();
       if (part->preempted && !part->unwanted && !changed_ && !stopped_) {
-        want_first(part->cause, {part->left()});
+        wants_[index_of(part->cause)].push_front(part->left());
         again = true;
       }
     }
