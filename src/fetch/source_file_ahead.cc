@@ -65,7 +65,7 @@ std::vector<store::RequestHandle> SourceFileImpl::drop_ahead(const base::ByteRan
   if (range.empty()) return unwanted;
   unwant_ahead(range);
   for (const auto& part : parts_) {
-    const bool begun = part->progress - part->range.begin > part->range.size() / 2;
+    const bool begun = part->progress > part->range.begin;  // what is on the wire is paid for
     if (part->cause != Cause::kReadahead || part->urgency != Cause::kReadahead || begun) continue;
     if (!range.contains(part->range) || overlaps_parked(part->range)) continue;
     part->unwanted = true;

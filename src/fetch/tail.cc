@@ -12,10 +12,11 @@ using std::chrono::nanoseconds;
 constexpr size_t kRemembered = 200;
 constexpr size_t kEnough = 20;
 // Late is twice the time that one answer in twenty exceeds, and a little. Source: at 5 % of all parts the budget of
-// second requests is used up by what is not late but only slow; the least is above the 40 ms of a delayed TCP ACK.
+// second requests is used up by what is not late but only slow; the least is what a reader far
+// behind its read-ahead does not notice, and longer than a busy machine keeps a thread waiting.
 constexpr int kFactor = 2;
 constexpr milliseconds kMore{10};
-constexpr milliseconds kLeast{50};
+constexpr milliseconds kLeast{200};
 // A shorter body comes at once, and says nothing about the speed.
 constexpr uint64_t kMeasurableBytes = 1 << 20;
 
