@@ -115,6 +115,7 @@ class Core : public std::enable_shared_from_this<Core> {
   // Listings: core_list.cc.
   std::shared_ptr<const Listing> list_now_or_later(std::string_view path, ListDone& done, Later& later);
   void consider_background(std::string_view directory, Later& later);
+  void consider_refresh(std::string_view directory, std::string_view name, Later& later);
   ListingFlightPtr make_listing(std::string_view directory, store::Priority priority, Later& later);
   void ask_page(const ListingFlightPtr& flight);
   void on_page(const ListingFlightPtr& flight, base::Result<store::ListPage> page);
@@ -139,6 +140,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool store_is_silent() const { return options_.stale_if_error && clock_.now() < silent_until_; }
   void store_was_silent();
   Lifetime stale_lifetime() const;
+  bool is_late(Lifetime left) const { return left < options_.metadata_ttl / 2; }
 
   const TreeOptions options_;
   store::ObjectStore& store_;

@@ -13,6 +13,12 @@ using base::Code;
 /// Lookups of unknown names after which a directory is listed in the background. Source: one name may be all that is
 /// wanted; two are HEAD and LIST twice, as much as the first pages of a listing.
 constexpr unsigned kUnknownLookupsBeforeListing = 2;
+/// Names used late in their lifetime, or past it, after which their directory is listed again in the background; one
+/// more for each page. Source: one name may be all that is wanted; two cost as many HEADs as a short directory does
+/// LISTs.
+constexpr unsigned kLateNamesBeforeListing = 2;
+/// Directories that are listed again at once. Source: 1,000 class directories within six seconds at 50 ms each.
+constexpr size_t kRefreshesAtOnce = 8;
 /// A background listing that failed, or was too long, is not tried again for this long.
 constexpr std::chrono::seconds kBackgroundPause{60};
 /// Of the limit of names: what a listing that nobody waits for may take. Source: half leaves room for what is in use.
@@ -129,6 +135,20 @@ void Core::consider_background(std::string_view path, Later& later) {
   Directory& directory = directories_.touch(path);
   if (directory.listing() || ++directory.unknown_lookups < kUnknownLookupsBeforeListing) return;
   if (clock_.now() < directory.no_background_before || listings_.contains(path)) return;
+  make_listing(path, store::Priority::kReadahead, later);
+}
+
+void Core::consider_refresh(std::string_view path, std::string_view name, Later& later) {
+  Directory* const directory = directories_.find(path);
+  if (directory == nullptr || !directory->listing()) return;
+  const Listing& listing = *directory->listing();
+  if (!is_late(time_left(listing.listed_at, clock_.now(), options_.metadata_ttl))) return;
+  directory->late_uses.set(std::hash<std::string_view>()(name) % directory->late_uses.size());
+  const size_t pages = listing.names.size() / store::ListOptions().max_keys;
+  if (directory->late_uses.count() < kLateNamesBeforeListing + pages) return;
+  if (listing.names.size() >= options_.listed_names_limit / kBackgroundShare) return;
+  if (clock_.now() < directory->no_background_before || listings_.contains(path)) return;
+  if (store_is_silent() || listings_.size() >= kRefreshesAtOnce) return;
   make_listing(path, store::Priority::kReadahead, later);
 }
 

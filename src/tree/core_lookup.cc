@@ -45,7 +45,9 @@ Core::Answer Core::answer_lookup(NodeId parent, std::string_view name, Tree::Nod
     const Lifetime left = time_left(known.at, now, options_.metadata_ttl);
     if (left > Lifetime::zero()) {
       from_memory_.add();
-      return node_of(nodes_.enter(parent, join_path(directory_path, name), known), left);
+      auto found = node_of(nodes_.enter(parent, join_path(directory_path, name), known), left);
+      if (is_late(left)) consider_refresh(directory_path, name, later);
+      return found;
     }
   } else if (known.presence == Presence::kAbsent && is_fresh(known.at, now, options_.negative_ttl)) {
     from_memory_.add();
@@ -79,7 +81,11 @@ Core::Answer Core::answer_getattr(NodeId node, Tree::NodeDone& done, Later& late
   Waiter waiter{node, true, nullptr};
   if (known.is_present()) {
     const Lifetime left = time_left(known.at, now, options_.metadata_ttl);
-    if (left > Lifetime::zero()) return answer_for(waiter, path, known, left);
+    if (left > Lifetime::zero()) {
+      auto found = answer_for(waiter, path, known, left);
+      if (is_late(left)) consider_refresh(directory, name, later);
+      return found;
+    }
   } else if (known.presence == Presence::kAbsent && is_fresh(known.at, now, options_.negative_ttl)) {
     return answer_for(waiter, path, known, Lifetime::zero());
   }
@@ -141,7 +147,11 @@ void Core::ask(std::string_view directory, std::string_view name, const Known& k
     if (below) self->send_below(flight);
     self->set_timer(flight);
   });
-  if (for_lookup && !flight->last_known) consider_background(directory, later);
+  if (flight->last_known) {
+    consider_refresh(directory, name, later);
+  } else if (for_lookup) {
+    consider_background(directory, later);
+  }
 }
 
 void Core::send_head(const LookupFlightPtr& flight) {

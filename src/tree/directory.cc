@@ -42,6 +42,7 @@ void Directory::set_listing(std::shared_ptr<const Listing> listing, uint64_t ord
   listing_order_ = order;
   partial_ = nullptr;
   unknown_lookups = 0;
+  late_uses.reset();
   std::erase_if(facts_, [&](const auto& fact) { return fact.second.order <= order; });
 }
 

@@ -3,6 +3,7 @@
 // Thread rule: confined to the tree's lock.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -50,6 +51,7 @@ class Directory {
   size_t weight() const;  // names held
 
   unsigned unknown_lookups = 0;             // since there was a listing
+  std::bitset<256> late_uses;               // by hash: names that were used when the listing was old
   base::SteadyTime no_background_before{};  // after a background listing that failed or was too long
 
  private:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from lib.content import compare, read_all
+from lib.content import MIB, compare, read_all
 from lib.waiting import Together, until
 
 SMALL = 110_000
@@ -195,3 +195,61 @@ def test_the_next_epoch_asks_for_nothing(store, mount, passthrough):
         read_and_compare(mounted, f"d/{name}", SMALL, i)
     assert gets(store) == {}
     assert mounted.counter("fs_foreseen{small_files}") == before
+
+
+SHARD = 24 * MIB + 4321
+FIRST_WINDOW = 16 * MIB
+
+
+def put_shards(store, count):
+    names = [f"{i:05d}.tar" for i in range(count)]
+    store.put_many({f"s/{name}": (SHARD, i) for i, name in enumerate(names)})
+    return names
+
+
+def bytes_asked(store, key):
+    """How many, and whether none was asked for twice."""
+    ranges = sorted(gets(store).get(key, []))
+    assert all(before[1] <= after[0] for before, after in zip(ranges, ranges[1:])), f"{key}: {ranges}"
+    return sum(end - begin for begin, end in ranges)
+
+
+def test_the_next_shard_is_there_before_it_is_opened(store, mount):
+    names = put_shards(store, 8)
+    mounted = mount()
+    os.listdir(mounted.path / "s")
+    store.reset()
+    for i in range(3):
+        read_and_compare(mounted, f"s/{names[i]}", SHARD, i)
+        until(lambda following=i + 1: bytes_asked(store, f"s/{names[following]}") == SHARD, "the next one is fetched")
+        mounted.await_cached(f"s/{names[i + 1]}")
+    assert not [name for name in names[6:] if f"s/{name}" in gets(store)]
+    for name in names[:4]:
+        assert bytes_asked(store, f"s/{name}") == SHARD
+
+
+def test_without_a_cache_its_first_window(store, mount):
+    names = put_shards(store, 4)
+    mounted = mount(cache_size="0", memory_limit="128M")
+    os.listdir(mounted.path / "s")
+    store.reset()
+    for i in range(3):
+        read_and_compare(mounted, f"s/{names[i]}", SHARD, i)
+        until(lambda following=i + 1: bytes_asked(store, f"s/{names[following]}") >= FIRST_WINDOW, "its first window")
+        assert bytes_asked(store, f"s/{names[i + 1]}") == FIRST_WINDOW
+    for name in names[:3]:
+        assert bytes_asked(store, f"s/{name}") == SHARD
+
+
+def test_a_next_shard_that_was_deleted(store, mount):
+    names = put_shards(store, 4)
+    mounted = mount()
+    os.listdir(mounted.path / "s")
+    store.remove(f"s/{names[1]}")
+    store.reset()
+    read_and_compare(mounted, f"s/{names[0]}", SHARD, 0)
+    until(lambda: f"s/{names[1]}" in gets(store), "the next one is asked for")
+    with pytest.raises(OSError):
+        read_all(mounted.path / "s" / names[1])
+    read_and_compare(mounted, f"s/{names[2]}", SHARD, 2)
+    assert len(gets(store)[f"s/{names[1]}"]) <= 16

@@ -252,15 +252,57 @@ TEST_CASE("a background listing stops at its share of the names, an opendir does
   CHECK((*at.list(directory->id))->names.size() == 6000);
 }
 
-TEST_CASE("an expired listing is not asked for again by lookups") {
+TEST_CASE("names of an expired listing are asked for one by one, and after the second their directory") {
   Fixture at;
   put_numbered(at, "t/", 50);
   const auto directory = at.look(kRootNode, "t");
   at.list(directory->id);
   at.clock.advance(seconds(61));
   at.store.take_calls();
-  for (int i = 0; i < 3; ++i) CHECK(at.look(directory->id, numbered(i))->valid_for == seconds(60));
-  CHECK(at.store.take_calls() == Texts{"HEAD t/" + numbered(0), "HEAD t/" + numbered(1), "HEAD t/" + numbered(2)});
+  for (int i = 0; i < 5; ++i) CHECK(at.look(directory->id, numbered(i))->valid_for == seconds(60));
+  CHECK(at.store.take_calls() == Texts{"HEAD t/" + numbered(0), "HEAD t/" + numbered(1), "LIST t/ 1000"});
+}
+
+TEST_CASE("a directory in use is listed again before its names expire, once, and not one that is not") {
+  Fixture at;
+  put_numbered(at, "t/", 1500);
+  const auto directory = at.look(kRootNode, "t");
+  at.list(directory->id);
+  std::vector<Node> nodes;
+  for (int i = 0; i < 10; ++i) nodes.push_back(*at.look(directory->id, numbered(i)));
+  at.store.take_calls();
+  at.clock.advance(seconds(29));
+  for (const Node& node : nodes) CHECK(at.stat(node.id));
+  CHECK(at.store.take_calls().empty());
+  at.clock.advance(seconds(2));
+  CHECK(at.stat(nodes[0].id));
+  CHECK(at.stat(nodes[1].id));
+  CHECK(at.store.take_calls().empty());  // two pages are more than two names are worth
+  CHECK(at.stat(nodes[2].id));
+  CHECK(at.store.take_calls().size() == 2);
+  for (const Node& node : nodes) CHECK(at.stat(node.id)->valid_for == seconds(60));
+  at.clock.advance(seconds(59));
+  CHECK(at.stat(nodes[3].id)->valid_for == seconds(1));
+  CHECK(at.store.take_calls().empty());
+  for (const auto& call : at.store.full_calls()) CHECK(call.priority == store::Priority::kReadahead);
+}
+
+TEST_CASE("listing again that fails is not tried again at every use, and nothing changes") {
+  Fixture at;
+  put_numbered(at, "t/", 5);
+  const auto directory = at.look(kRootNode, "t");
+  at.list(directory->id);
+  const auto node = at.look(directory->id, numbered(0));
+  const auto other = at.look(directory->id, numbered(1));
+  at.store.fail_with = [](const FakeStore::Call& call) {
+    return call.max_keys == 1000 ? std::optional(base::Error{base::Code::kTransient, "503"}) : std::nullopt;
+  };
+  at.clock.advance(seconds(40));
+  at.store.take_calls();
+  for (int i = 0; i < 10; ++i) CHECK(at.stat(node->id)->valid_for == seconds(20));
+  CHECK(at.store.take_calls().empty());  // one name, however often
+  for (int i = 0; i < 10; ++i) CHECK(at.stat(other->id)->valid_for == seconds(20));
+  CHECK(at.store.take_calls() == Texts{"LIST t/ 1000"});
 }
 
 TEST_CASE("listings that never end are errors, and the names so far are known") {
