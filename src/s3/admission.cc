@@ -6,44 +6,54 @@
 namespace shardfs::s3 {
 namespace {
 
-// Source: mountpoint-s3#574 and s3fs#603 (speed that never came back; retries that kept the store throttled).
-constexpr std::chrono::seconds kLowerEvery{1};
-constexpr std::chrono::milliseconds kRaiseEvery{100};
-
 size_t index_of(store::Priority priority) { return static_cast<size_t>(priority); }
 
 }  // namespace
 
-Admission::Admission(unsigned limit, base::Metrics& metrics)
-    : full_limit_(std::max(1u, limit)),
-      reserve_(std::min(std::max(2u, full_limit_ / 8), full_limit_ - 1)),
+Admission::Admission(unsigned most, base::Metrics& metrics)
+    : received_bytes_(metrics.counter("store_received_bytes")),
       active_gauge_(metrics.gauge("store_connections_active")),
       limit_gauge_(metrics.gauge("store_connections_limit")),
       waiting_gauge_(metrics.gauge("store_requests_waiting")),
-      limit_(full_limit_) {
-  limit_gauge_.set(limit_);
+      refused_counter_(metrics.counter("store_requests_refused")),
+      policy_(most) {
+  slots_ = policy_.limit();
+  limit_gauge_.set(policy_.limit());
+}
+
+ConnectionPolicy::Load Admission::load(base::SteadyTime now) const {
+  const bool waiting = std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return !queue.empty(); });
+  return {now, active_, waiting, received_bytes_.value()};
 }
 
 bool Admission::may_start(store::Priority priority) const {
-  if (active_ >= limit_) return false;
+  const unsigned limit = policy_.limit();
+  if (active_ >= limit) return false;
   if (priority == store::Priority::kDemand) return true;
-  return active_predicted_ + reserve_ < std::max(limit_, reserve_ + 1);
+  const unsigned reserve = std::min(std::max(2u, limit / 8), limit - 1);
+  return active_predicted_ + reserve < limit;
 }
 
-bool Admission::ask(const std::shared_ptr<Waiter>& waiter, store::Priority priority, bool first) {
-  const std::lock_guard lock(mutex_);
-  waiter->priority_ = priority;
-  // Whoever waits at this priority or above could not start either, so nobody is overtaken.
-  if (may_start(priority)) {
-    ++active_;
-    if (priority != store::Priority::kDemand) ++active_predicted_;
-    active_gauge_.set(active_);
-    return true;
+bool Admission::ask(const std::shared_ptr<Waiter>& waiter, store::Priority priority, bool first, base::SteadyTime now) {
+  Queue granted;
+  {
+    const std::lock_guard lock(mutex_);
+    waiter->priority_ = priority;
+    // Whoever waits at this priority or above could not start either, so nobody is overtaken.
+    if (may_start(priority)) {
+      ++active_;
+      if (priority != store::Priority::kDemand) ++active_predicted_;
+      active_gauge_.set(active_);
+      return true;
+    }
+    auto& queue = queues_[index_of(priority)];
+    waiter->place_ = queue.insert(first ? queue.begin() : queue.end(), waiter);
+    waiter->waiting_ = true;
+    waiting_gauge_.add(1);
+    policy_.asked(load(now));
+    granted = follow_policy();
   }
-  auto& queue = queues_[index_of(priority)];
-  waiter->place_ = queue.insert(first ? queue.begin() : queue.end(), waiter);
-  waiter->waiting_ = true;
-  waiting_gauge_.add(1);
+  notify(granted);
   return false;
 }
 
@@ -83,26 +93,43 @@ void Admission::release(Waiter& waiter) {
   notify(granted);
 }
 
-void Admission::slow_down(base::SteadyTime now) {
-  const std::lock_guard lock(mutex_);
-  if (lowered_at_ != base::SteadyTime{} && now - lowered_at_ < kLowerEvery) return;
-  lowered_at_ = raised_at_ = now;
-  limit_ = std::max(1u, std::min(limit_, std::max(1u, active_)) / 2);
-  limit_gauge_.set(limit_);
-}
-
-void Admission::speed_up(base::SteadyTime now) {
+void Admission::answered(base::SteadyTime now, std::chrono::nanoseconds first_byte) {
   Queue granted;
   {
     const std::lock_guard lock(mutex_);
-    if (limit_ == full_limit_ || now - raised_at_ < kRaiseEvery) return;
-    raised_at_ = now;
-    limit_ = std::min(full_limit_, limit_ + std::max(1u, full_limit_ / 16));
-    limit_gauge_.set(limit_);
-    granted = take_startable();
-    active_gauge_.set(active_);
+    answered_at_ = std::max(answered_at_, now);
+    policy_.answered(load(now), first_byte);
+    granted = follow_policy();
   }
   notify(granted);
+}
+
+void Admission::finished(base::SteadyTime now, uint64_t body_bytes, std::chrono::nanoseconds duration) {
+  Queue granted;
+  {
+    const std::lock_guard lock(mutex_);
+    policy_.finished(load(now), body_bytes, duration);
+    granted = follow_policy();
+  }
+  notify(granted);
+}
+
+bool Admission::refused(base::SteadyTime now, base::SteadyTime sent) {
+  refused_counter_.add();
+  const std::lock_guard lock(mutex_);
+  policy_.refused(load(now));
+  follow_policy();
+  return answered_at_ >= sent;
+}
+
+Admission::Queue Admission::follow_policy() {
+  const unsigned limit = policy_.limit();
+  const bool more = limit > slots_.exchange(limit, std::memory_order_relaxed);
+  limit_gauge_.set(limit);
+  if (!more) return {};
+  Queue granted = take_startable();
+  active_gauge_.set(active_);
+  return granted;
 }
 
 Admission::Queue Admission::take_startable() {

@@ -72,7 +72,7 @@ void Operation::begin() {
 
 void Operation::ask_for_slot(bool first) {
   state_ = State::kQueued;
-  if (core_.transport().admission().ask(shared_from_this(), priority_, first)) {
+  if (core_.transport().admission().ask(shared_from_this(), priority_, first, core_.clock().now())) {
     take_slot();
   } else {
     // raise_to may have come between the load above and the queue.
@@ -100,7 +100,8 @@ void Operation::release_slot() {
 void Operation::start_try() {
   credentials_ = core_.credentials().current();
   refuse_.reset();
-  accepted_ = false;
+  accepted_ = answered_ = false;
+  try_body_bytes_ = 0;
   error_body_.clear();
   head_.clear();
   ++tries_;
@@ -110,7 +111,6 @@ void Operation::start_try() {
   state_ = State::kSending;
   transfer_ = lane_.loop->start(core_.make_request(build(), credentials_.get()), *this);
   if (transfer_ == nullptr) {
-    release_slot();
     Verdict verdict;
     verdict.remedy = Remedy::kRetry;
     verdict.detail = "no memory or handle for a request";
@@ -132,7 +132,8 @@ bool Operation::on_head(const ResponseHead& head) noexcept {
   accepted_ = accept(head);
   if (refuse_) return false;
   if (!accepted_) head_ = head;
-  if (accepted_) core_.transport().admission().speed_up(progress_);
+  answered_ = accepted_ || (head.status() < 500 && head.status() != 429);
+  if (answered_) core_.transport().admission().answered(progress_, progress_ - try_started_);
   arm();
   return true;
 }
@@ -140,6 +141,7 @@ bool Operation::on_head(const ResponseHead& head) noexcept {
 bool Operation::on_body(std::span<const std::byte> bytes) noexcept {
   if (cancelled_.load(std::memory_order_relaxed)) return false;
   progress_ = lane_.loop->now();
+  try_body_bytes_ += bytes.size();
   if (accepted_) return take_body(bytes);
   const size_t room = kErrorBodyLimit - std::min(kErrorBodyLimit, error_body_.size());
   error_body_.append(reinterpret_cast<const char*>(bytes.data()), std::min(room, bytes.size()));
@@ -148,13 +150,14 @@ bool Operation::on_body(std::span<const std::byte> bytes) noexcept {
 
 void Operation::on_transfer_end(TransferEnd end) noexcept {
   transfer_ = nullptr;
-  release_slot();
-  if (cancelled_) return abandon();
-  if (!refuse_ && accepted_) {
-    if (auto verdict = conclude(end)) return act_on(std::move(*verdict));
-    return this->end(std::nullopt);
+  if (answered_) {
+    const auto now = core_.clock().now();
+    core_.transport().admission().finished(now, try_body_bytes_, now - try_started_);
   }
-  act_on(judge(end));
+  if (cancelled_) return abandon();
+  if (refuse_ || !accepted_) return act_on(judge(end));
+  if (auto verdict = conclude(end)) return act_on(std::move(*verdict));
+  this->end(std::nullopt);
 }
 
 Verdict Operation::judge(const TransferEnd& end) {
@@ -179,7 +182,10 @@ Verdict Operation::judge_broken(const TransferEnd& end) const {
   out.detail = end.detail;
   out.remedy = Remedy::kRetry;
   switch (end.kind) {
-    case Kind::kTimedOut: out.code = Code::kTimeout; break;
+    case Kind::kTimedOut:
+      out.code = Code::kTimeout;
+      out.remedy = Remedy::kRetrySlower;
+      break;
     case Kind::kNotTrusted:
       out.code = Code::kInvalid;
       out.remedy = Remedy::kNone;
@@ -192,17 +198,18 @@ Verdict Operation::judge_broken(const TransferEnd& end) const {
     case Kind::kBroken:
     case Kind::kComplete:
     case Kind::kRefused: out.broken_connection = true; break;
-    case Kind::kNoConnection: break;
+    case Kind::kNoConnection: out.remedy = Remedy::kRetrySlower; break;
   }
   return out;
 }
 
 void Operation::act_on(Verdict verdict) {
+  const bool refused = has_slot_ && verdict.remedy == Remedy::kRetrySlower;
+  const bool one_too_many = refused && core_.transport().admission().refused(core_.clock().now(), try_started_);
+  release_slot();
   switch (verdict.remedy) {
     case Remedy::kNone: return end_with(verdict);
-    case Remedy::kRetrySlower:
-      core_.transport().admission().slow_down(core_.clock().now());
-      return wait_and_retry(verdict);
+    case Remedy::kRetrySlower: return wait_and_retry(verdict, one_too_many);
     case Remedy::kRetry: return wait_and_retry(verdict);
     case Remedy::kRefetch: return ++refetches_ > kRefetches ? end_with(verdict) : wait_and_retry(verdict);
     default: break;
@@ -241,13 +248,14 @@ void Operation::renew_credentials(bool only_if_differ, Verdict verdict) {
   });
 }
 
-void Operation::wait_and_retry(const Verdict& verdict) {
+void Operation::wait_and_retry(const Verdict& verdict, bool one_too_many) {
   last_failure_ = verdict;
   const auto now = core_.clock().now();
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - now);
   // Neither says that the store is busy.
   const bool quick = verdict.broken_connection || verdict.remedy == Remedy::kRefetch;
-  const auto wait = backoff_.next(random_source(), quick, verdict.retry_after, left);
+  const auto pace = one_too_many ? Backoff::Pace::kSoon : quick ? Backoff::Pace::kQuick : Backoff::Pace::kGrowing;
+  const auto wait = backoff_.next(random_source(), pace, verdict.retry_after, left);
   if (!wait) return end_with(verdict);
   base::log_debug("s3: {}: {}; next try in {} ms", describe(), verdict.detail, wait->count());
   state_ = State::kWaiting;
@@ -278,7 +286,7 @@ void Operation::on_timer() noexcept {
   // At the deadline the failure before this try counts; a slow last try doesn't turn a 503 into a time-out.
   const bool was_transient = over && last_failure_ && last_failure_->code == Code::kTransient;
   verdict.code = was_transient ? Code::kTransient : Code::kTimeout;
-  verdict.remedy = over ? Remedy::kNone : Remedy::kRetry;
+  verdict.remedy = over ? Remedy::kNone : Remedy::kRetrySlower;
   switch (state_) {
     case State::kQueued: verdict.detail = "no free connection within the deadline"; break;
     case State::kSending: verdict.detail = "no connection in time"; break;
@@ -288,7 +296,6 @@ void Operation::on_timer() noexcept {
   }
   if (over && last_failure_) verdict.detail += "; before that: " + last_failure_->detail;
   if (transfer_ != nullptr) lane_.loop->stop(std::exchange(transfer_, nullptr));
-  release_slot();
   act_on(std::move(verdict));
 }
 

@@ -83,7 +83,8 @@ class Operation : public store::Request,
   Verdict judge(const TransferEnd& end);
   Verdict judge_broken(const TransferEnd& end) const;
   void act_on(Verdict verdict);
-  void wait_and_retry(const Verdict& verdict);
+  /// one_too_many: it was refused while others were answered.
+  void wait_and_retry(const Verdict& verdict, bool one_too_many = false);
   void end(std::optional<base::Error> error);
   void end_with(const Verdict& verdict);
   void arm();
@@ -109,6 +110,8 @@ class Operation : public store::Request,
   base::SteadyTime resume_at_{};  // end of kWaiting
   ResponseHead head_;             // of an answer that was not accepted
   bool accepted_ = false;
+  bool answered_ = false;  // this try got a head that is no refusal
+  uint64_t try_body_bytes_ = 0;
   std::string error_body_;
   Backoff backoff_;
   unsigned tries_ = 0;

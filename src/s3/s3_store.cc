@@ -47,6 +47,7 @@ class S3Store final : public store::ObjectStore {
                            std::function<void(base::Result<void>)> done) override {
     return launch(std::make_shared<GetOperation>(*core_, std::move(options), std::move(sink), std::move(done)));
   }
+  unsigned connection_limit() const override { return core_->transport().admission().limit(); }
   std::string endpoint() const override { return endpoint_; }
   std::string bucket() const override { return bucket_; }
 

@@ -25,7 +25,7 @@ struct S3Options {
   std::string profile;           // empty: keys of the environment, then AWS_PROFILE or "default"
   std::string ca_bundle;         // file or folder; empty: AWS_CA_BUNDLE, the profile's, else the system's
   bool verify_tls = true;
-  unsigned connections = 64;               // at once, all loops together
+  unsigned connections = 64;               // at once, all loops together, at most (connection_policy.h)
   unsigned loops = 2;                      // threads. Source: one keeps up with 16 connections, not with 32 (design 8)
   uint64_t max_bandwidth_bytes_per_s = 0;  // received; 0: no limit
   std::chrono::milliseconds connect_timeout{5000};
@@ -36,9 +36,9 @@ struct S3Options {
 
 /// Reads profile files, starts threads; no network. clock and metrics outlive the store.
 /// Metrics: counters store_requests{get|head|list} (every try), store_retries{get|head|list}, store_errors{code},
-/// store_received_bytes; histograms store_first_byte_seconds{get|head|list}; gauges store_connections_active,
-/// store_connections_limit, store_requests_waiting.
-/// Errors: kInvalid (bucket, endpoint, CA bundle), kPermission (no credentials), kNoMemory.
+/// store_requests_refused, store_received_bytes; histograms store_first_byte_seconds{get|head|list}; gauges
+/// store_connections_active, store_connections_limit, store_requests_waiting. Errors: kInvalid (bucket, endpoint, CA
+/// bundle), kPermission (no credentials), kNoMemory.
 base::Result<std::unique_ptr<store::ObjectStore>> make_s3_store(S3Options options, base::Clock& clock,
                                                                 base::Metrics& metrics);
 

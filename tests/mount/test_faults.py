@@ -100,6 +100,22 @@ def test_lasting_fault(store, mount, fault):
     compare(read_all(mounted.path / "a"), SIZE, SEED)
 
 
+def test_store_takes_few_at_once(store, mount):
+    """More than three requests at once are refused: the mount finds that out, and no reader hears of it."""
+    size = 192 * MIB
+    store.shape(first_byte_ms=5, connection_mbps=40)
+    for seed in range(4):
+        store.put_generated(f"s{seed}", size // 4, seed)
+    refusals = store.fault("status", times=-1, status=503, code="SlowDown", concurrent_above=3)
+    mounted = mount()
+    for seed in range(4):
+        compare(read_all(mounted.path / f"s{seed}"), size // 4, seed)
+    # All that were too many at the start, and a few attempts since.
+    assert 0 < store.fired(refusals) <= 60
+    assert store.stats().body_bytes == size
+    assert mounted.stats()["gauges"]["store_connections_limit"] <= 6
+
+
 def test_version_changes_between_parts(store, mount):
     """The object is replaced while it streams: old bytes, then ESTALE; never a byte of the new one."""
     size = 64 * MIB

@@ -14,7 +14,7 @@ TEST_CASE("waits grow to the cap, with full jitter") {
   Backoff backoff;
   auto longest = 0ms;
   for (int i = 0; i < 40; ++i) {
-    const auto wait = backoff.next(random, false, std::nullopt, 24h);
+    const auto wait = backoff.next(random, Backoff::Pace::kGrowing, std::nullopt, 24h);
     REQUIRE(wait.has_value());
     CHECK(*wait <= Backoff::kBase * (1 << std::min(i, 10)));
     CHECK(*wait <= Backoff::kCap);
@@ -22,25 +22,41 @@ TEST_CASE("waits grow to the cap, with full jitter") {
   }
   CHECK(longest > 10s);
   backoff.reset();
-  CHECK(*backoff.next(random, false, std::nullopt, 24h) <= Backoff::kBase);
+  CHECK(*backoff.next(random, Backoff::Pace::kGrowing, std::nullopt, 24h) <= Backoff::kBase);
 }
 
 TEST_CASE("a reset connection is tried again quickly, at first") {
   std::minstd_rand random(7);
   Backoff backoff;
   for (unsigned i = 0; i < Backoff::kQuickTries; ++i) {
-    CHECK(*backoff.next(random, true, std::nullopt, 1h) <= Backoff::kQuick);
+    CHECK(*backoff.next(random, Backoff::Pace::kQuick, std::nullopt, 1h) <= Backoff::kQuick);
   }
+}
+
+TEST_CASE("one that was only too many comes again soon, but not for ever") {
+  std::minstd_rand random(7);
+  Backoff backoff;
+  for (unsigned i = 0; i < Backoff::kSoonTries; ++i) {
+    CHECK(*backoff.next(random, Backoff::Pace::kSoon, std::nullopt, 1h) <= Backoff::kSoon);
+  }
+  auto longest = 0ms;
+  for (int i = 0; i < 12; ++i) {
+    const auto wait = *backoff.next(random, Backoff::Pace::kSoon, std::nullopt, 1h);
+    CHECK(wait <= Backoff::kBase * (1 << std::min(i, 10)));
+    longest = std::max(longest, wait);
+  }
+  CHECK(longest > 1s);
+  CHECK(*backoff.next(random, Backoff::Pace::kSoon, 5s, 1h) >= 5s);
 }
 
 TEST_CASE("Retry-After is the least, the deadline the most") {
   std::minstd_rand random(7);
   Backoff backoff;
-  CHECK(*backoff.next(random, false, 5s, 1h) >= 5s);
-  CHECK_FALSE(backoff.next(random, false, 5s, 4s).has_value());
-  CHECK_FALSE(backoff.next(random, false, std::nullopt, 0ms).has_value());
+  CHECK(*backoff.next(random, Backoff::Pace::kGrowing, 5s, 1h) >= 5s);
+  CHECK_FALSE(backoff.next(random, Backoff::Pace::kGrowing, 5s, 4s).has_value());
+  CHECK_FALSE(backoff.next(random, Backoff::Pace::kGrowing, std::nullopt, 0ms).has_value());
   for (int i = 0; i < 50; ++i) {
-    if (const auto wait = backoff.next(random, false, std::nullopt, 300ms)) CHECK(*wait < 300ms);
+    if (const auto wait = backoff.next(random, Backoff::Pace::kGrowing, std::nullopt, 300ms)) CHECK(*wait < 300ms);
   }
 }
 
