@@ -138,7 +138,9 @@ int EventLoop::wait_ms(base::SteadyTime now) const {
   auto until = base::SteadyTime::max();
   if (curl_timer_armed_) until = curl_timer_;
   if (!timers_.empty()) until = std::min(until, timers_.begin()->first);
-  if (!paused_.empty()) until = std::min(until, now + bandwidth_.debt(now));
+  for (const Transfer* transfer : paused_) {
+    until = std::min(until, now + bandwidth_.debt(transfer->handler().is_urgent(), now));
+  }
   if (until == base::SteadyTime::max()) return -1;
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
   return static_cast<int>(std::clamp<int64_t>(wait, 0, 60000));
@@ -174,20 +176,24 @@ bool EventLoop::may_take(Transfer& transfer, size_t bytes) {
   received_ += bytes;
   if (!bandwidth_.limits()) return true;
   const auto now = clock_.now();
-  if (bandwidth_.debt(now) > kDebtAllowed) {
+  const bool urgent = transfer.handler().is_urgent();
+  if (bandwidth_.debt(urgent, now) > kDebtAllowed) {
     received_ -= bytes;  // they come again
     paused_.push_back(&transfer);
     return false;
   }
-  bandwidth_.took(bytes, now);
+  bandwidth_.took(bytes, urgent, now);
   return true;
 }
 
 void EventLoop::resume_paused() {
-  // One after the other, the longest waiting one first, while there is no debt.
-  for (size_t left = paused_.size(); left > 0 && bandwidth_.debt(clock_.now()) <= std::chrono::nanoseconds::zero();
-       --left) {
+  if (paused_.empty()) return;
+  // One after the other while there is no debt: those that a reader waits for, then the longest waiting one.
+  std::stable_partition(paused_.begin(), paused_.end(),
+                        [](const Transfer* transfer) { return transfer->handler().is_urgent(); });
+  for (size_t left = paused_.size(); left > 0; --left) {
     Transfer* transfer = paused_.front();
+    if (bandwidth_.debt(transfer->handler().is_urgent(), clock_.now()) > std::chrono::nanoseconds::zero()) return;
     paused_.pop_front();
     if (curl_easy_pause(static_cast<CURL*>(transfer->easy()), CURLPAUSE_CONT) == CURLE_OK) continue;
     // The handler refused a byte that was held back; libcurl does not end such a transfer by itself.

@@ -78,6 +78,7 @@ class Operation : public store::Request,
   bool on_head(const ResponseHead& head) noexcept override;
   bool on_body(std::span<const std::byte> bytes) noexcept override;
   void on_transfer_end(TransferEnd end) noexcept override;
+  bool is_urgent() const noexcept override { return priority_.load() == store::Priority::kDemand; }
   void on_timer() noexcept override;
 
   Verdict judge(const TransferEnd& end);

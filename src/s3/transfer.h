@@ -54,6 +54,8 @@ class TransferHandler {
   virtual bool on_head(const ResponseHead& head) noexcept = 0;
   virtual bool on_body(std::span<const std::byte> bytes) noexcept = 0;
   virtual void on_transfer_end(TransferEnd end) noexcept = 0;
+  /// A reader waits for it, by now.
+  virtual bool is_urgent() const noexcept = 0;
 };
 
 class Transfer {

@@ -63,15 +63,20 @@ TEST_CASE("Retry-After is the least, the deadline the most") {
 TEST_CASE("the bandwidth limit is a debt in time") {
   BandwidthLimit limit(1000000);
   const base::SteadyTime start{1h};
-  CHECK(limit.debt(start) == 0ns);
-  limit.took(1000000, start);  // a second's worth, less the burst of 20 ms
-  CHECK(limit.debt(start) == 980ms);
-  CHECK(limit.debt(start + 980ms) == 0ns);
-  for (int i = 0; i < 100; ++i) limit.took(10000, start + 980ms);
-  CHECK(limit.debt(start + 980ms) == 1s);
+  CHECK(limit.debt(false, start) == 0ns);
+  limit.took(1000000, false, start);  // a second's worth, less the burst of 20 ms
+  CHECK(limit.debt(false, start) == 980ms);
+  CHECK(limit.debt(false, start + 980ms) == 0ns);
+  for (int i = 0; i < 100; ++i) limit.took(10000, false, start + 980ms);
+  CHECK(limit.debt(false, start + 980ms) == 1s);
+  // What is urgent does not wait for the rest, but the rest waits for it, and it for itself.
+  CHECK(limit.debt(true, start + 980ms) == 0ns);
+  limit.took(500000, true, start + 980ms);
+  CHECK(limit.debt(true, start + 980ms) == 480ms);
+  CHECK(limit.debt(false, start + 980ms) == 1500ms);
   BandwidthLimit none(0);
-  none.took(1u << 30, start);
-  CHECK(none.debt(start) == 0ns);
+  none.took(1u << 30, true, start);
+  CHECK(none.debt(true, start) == 0ns);
 }
 
 }  // namespace

@@ -372,6 +372,26 @@ TEST_CASE("a reader that wants no more while its transfer is paused") {
   CHECK(sink->in_order());
 }
 
+TEST_CASE("under a bandwidth limit what a reader waits for does not share with read-ahead") {
+  const std::string object(2000000, 'b');
+  S3Options options;
+  options.max_bandwidth_bytes_per_s = 4000000;
+  StoreFixture f([&](size_t, const SeenRequest& r) { return Answer{ranged_answer(r, object)}; }, options);
+  std::vector<store::RequestHandle> ahead;
+  for (int i = 0; i < 8; ++i) {
+    auto wanted = get_options({0, object.size()});
+    wanted.priority = store::Priority::kReadahead;
+    auto sink = std::make_shared<KeepingSink>();
+    ahead.push_back(f.store->get(wanted, sink, [](const base::Result<void>&) {}));
+    sink->wait_for_bytes(1);
+  }
+  const uint64_t before = f.counter("store_received_bytes");
+  CHECK(f.get({0, 400000}) == "ok");
+  // A ninth each would have been 3.6 MB.
+  CHECK(f.counter("store_received_bytes") - before < 1500000);
+  for (const auto& request : ahead) request->cancel();
+}
+
 TEST_CASE("options that can't work are refused without a request") {
   base::SystemClock clock;
   base::Metrics metrics;
