@@ -223,9 +223,11 @@ std::string stats_json(const MountFacts& facts, const Metrics& metrics) {
 
       {"requests", registry.by_label("store_requests")},
       {"retries", registry.sum("store_retries")},
+      {"refused_requests", registry.sum("store_requests_refused")},
       {"errors", registry.by_label("store_errors")},
       {"received_bytes", registry.sum("store_received_bytes")},
       {"connections_active", registry.gauge("store_connections_active")},
+      {"connections_limit", registry.gauge("store_connections_limit")},
       {"requests_waiting", registry.gauge("store_requests_waiting")},
 
       {"first_byte_seconds", each_label(registry, "store_first_byte_seconds")},

@@ -127,8 +127,8 @@ void show_store(Table& table, const json& stats) {
                         count(stats, "hedges_won"), count(stats, "preempted_parts")));
   table.row("retries", fmt::format("{}", count(stats, "retries")));
   table.row("errors", labels(part(stats, "errors")));
-  table.row("connections", fmt::format("{} active, {} requests waiting", count(stats, "connections_active"),
-                                       count(stats, "requests_waiting")));
+  table.row("connections", fmt::format("{} active of {}, {} requests waiting", count(stats, "connections_active"),
+                                       count(stats, "connections_limit"), count(stats, "requests_waiting")));
 }
 
 void show_cache(Table& table, const json& stats) {

@@ -113,7 +113,7 @@ def test_store_takes_few_at_once(store, mount):
     # All that were too many at the start, and a few attempts since.
     assert 0 < store.fired(refusals) <= 60
     assert store.stats().body_bytes == size
-    assert mounted.stats()["gauges"]["store_connections_limit"] <= 6
+    assert mounted.stats()["connections_limit"] <= 6
 
 
 def test_version_changes_between_parts(store, mount):
