@@ -94,6 +94,7 @@ TEST_CASE("every setting takes a sensible value in all three places") {
                            {"cache-dir", "/tmp/cache"},
                            {"cache-size", "50%"},
                            {"cache-min-free", "1G"},
+                           {"cache-eviction", "lru"},
                            {"memory-limit", "64M"},
                            {"metadata-ttl", "inf"},
                            {"negative-ttl", "0"},

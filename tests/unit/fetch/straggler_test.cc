@@ -13,7 +13,7 @@ namespace {
 
 base::Result<void> cancelled() { return base::fail(Code::kCancelled, "cancelled"); }
 
-/// Answers `count` reads, each after 10 ms: late is what is silent for more than 50 ms.
+/// Answers `count` reads, each after 10 ms: late is what is silent for more than 200 ms.
 void learn(Rig& rig, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     auto file = rig.open(4096, "learn" + std::to_string(i));
@@ -55,7 +55,7 @@ TEST_CASE("a part that is late is asked for a second time, and the first answer 
   Rig rig(true);
   learn(rig, 40);
   Late late(rig);
-  rig.clock.advance(milliseconds(49));
+  rig.clock.advance(milliseconds(199));
   rig.pass_ticks();
   CHECK(rig.counter("fetch_hedged_parts") == 0);
   rig.clock.advance(milliseconds(2));
@@ -106,7 +106,7 @@ TEST_CASE("a part that stalls is asked for from where it is, and the other takes
   Late late(rig, 8 * kMiB);
   REQUIRE(late.first->range().size() >= kMiB);
   late.first->send(32 * kKiB + 100);
-  rig.clock.advance(milliseconds(51));
+  rig.clock.advance(milliseconds(201));
   late.wait_for_second(rig);
   CHECK(late.second->range() == ByteRange{32 * kKiB, late.first->range().end});
   CHECK(late.first->send(8 * kKiB));  // it goes on, slowly
@@ -133,12 +133,12 @@ TEST_CASE("second requests are a twentieth of the parts, and the last of them is
   auto a = rig.open(4096, "a"), b = rig.open(8 * kMiB, "b"), c = rig.open(4096, "c");
   Answer answer_a, answer_c;
   b->prefetch({0, 8 * kMiB}, fetch::Cause::kReadahead);
-  rig.clock.advance(milliseconds(60));
+  rig.clock.advance(milliseconds(210));
   rig.pass_ticks();
   CHECK(rig.counter("fetch_hedged_parts") == 0);  // kept for who waits
   rig.read(*a, {0, 4096}, answer_a);
   rig.read(*c, {0, 4096}, answer_c);
-  rig.clock.advance(milliseconds(60));
+  rig.clock.advance(milliseconds(210));
   rig.pass_ticks();
   CHECK(rig.counter("fetch_hedged_parts") == 1);
   CHECK(rig.store.open_of("b").size() == 1);
@@ -153,7 +153,7 @@ TEST_CASE("read-ahead that is late is asked for again before its reader comes; a
   read->prefetch({0, 8 * kMiB}, fetch::Cause::kReadahead);
   auto guessed = rig.find("guessed", 8 * kMiB);
   guessed->prefetch({0, 8 * kMiB}, fetch::Cause::kNextShard);
-  rig.clock.advance(milliseconds(60));
+  rig.clock.advance(milliseconds(210));
   rig.pass_ticks();
   CHECK(rig.store.open_of("late").size() == 2);
   CHECK(rig.store.open_of("guessed").size() == 1);
@@ -177,7 +177,7 @@ TEST_CASE("two requests that race for one part, and a reader of it") {
     learn(rig, 40);
     Late late(rig, kMiB);
     if (round % 4 < 2) late.first->send(5000);
-    rig.clock.advance(milliseconds(60));
+    rig.clock.advance(milliseconds(210));
     late.wait_for_second(rig);
     const auto run = [](ManualStore::Get& get) {
       const uint64_t size = get.range().size();
