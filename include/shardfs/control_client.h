@@ -6,10 +6,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
 #include <utility>
+#include <vector>
 
 namespace shardfs {
 
@@ -28,6 +30,12 @@ struct ControlError {
 template <class T>
 using ControlResult = tl::expected<T, ControlError>;
 
+/// What became of a hint.
+struct HintResult {
+  size_t accepted = 0;  // names
+  size_t unknown = 0;   // names of no file in the mount, and what lies outside of it
+};
+
 class ControlClient {
  public:
   /// target: a mountpoint of this user, or the path of a control socket. Checks that something listens there.
@@ -41,6 +49,11 @@ class ControlClient {
 
   /// One snapshot; its fields are listed in docs/metrics.md. Errors: all kinds.
   ControlResult<std::string> stats() { return request("stats"); }
+
+  /// The files that will be opened next, in this order, so that the mount can fetch them ahead: paths relative to the
+  /// mountpoint, or absolute below it. For the directories named it takes the place of the last hint. A name that means
+  /// nothing is counted, never an error. Any number; a long list goes in several requests. Errors: all kinds.
+  ControlResult<HintResult> hint(const std::vector<std::string>& files);
 
   const std::string& socket_path() const { return socket_path_; }
 

@@ -26,6 +26,7 @@ int run_command_line(int argc, char** argv) {
   add_mount_command(app, exit_code);
   add_umount_command(app, exit_code);
   add_stats_command(app, exit_code);
+  add_hint_command(app, exit_code);
   add_demo_command(app, exit_code);
   add_version_command(app, exit_code);
   try {

@@ -16,6 +16,7 @@ inline constexpr int kExitUsage = 2;   // the command line or the configuration 
 void add_mount_command(CLI::App& app, int& exit_code);
 void add_umount_command(CLI::App& app, int& exit_code);
 void add_stats_command(CLI::App& app, int& exit_code);
+void add_hint_command(CLI::App& app, int& exit_code);
 void add_demo_command(CLI::App& app, int& exit_code);
 void add_version_command(CLI::App& app, int& exit_code);
 

@@ -73,6 +73,10 @@ ControlResult<std::string> exchange(int socket, const std::string& line) {
   return received;
 }
 
+// Of one hint. Source: half of what a server takes in one line; and the kernel's PATH_MAX: nothing has a longer path.
+constexpr size_t kHintBytes = 512 << 10;
+constexpr size_t kPathBytes = 4096;
+
 bool is_socket(const std::string& path) {
   if (!path.ends_with(".sock")) return false;  // a mountpoint may hang: it is not looked at
   struct stat found {};
@@ -122,6 +126,35 @@ ControlResult<std::string> ControlClient::request(std::string_view command, std:
     if (const auto text = error->find("message"); text != error->end() && text->is_string()) message = *text;
   }
   return fail(Kind::kRefused, std::move(message));
+}
+
+ControlResult<HintResult> ControlClient::hint(const std::vector<std::string>& files) {
+  HintResult result;
+  auto at = files.begin();
+  bool append = false;
+  do {
+    std::string names;  // in JSON
+    for (; at != files.end() && names.size() < kHintBytes; ++at) {
+      if (at->size() > kPathBytes) {
+        ++result.unknown;
+        continue;
+      }
+      names += names.empty() ? "" : ",";
+      names += nlohmann::json(*at).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    }
+    const auto answer =
+        request("hint", std::string(R"({"append":)") + (append ? "true" : "false") + R"(,"files":[)" + names + "]}");
+    if (!answer) return tl::unexpected(answer.error());
+    const auto counts = nlohmann::json::parse(*answer, nullptr, false);
+    if (!counts.is_object() || !counts.contains("accepted") || !counts.contains("unknown") ||
+        !counts["accepted"].is_number_unsigned() || !counts["unknown"].is_number_unsigned()) {
+      return fail(Kind::kProtocol, "the mount's answer to a hint is not one of this protocol");
+    }
+    result.accepted += counts["accepted"].get<size_t>();
+    result.unknown += counts["unknown"].get<size_t>();
+    append = true;
+  } while (at != files.end());
+  return result;
 }
 
 }  // namespace shardfs

@@ -44,7 +44,8 @@ def test_command_substitution_returns(store, mount):
 def test_version_and_help():
     done = shardfs("version")
     assert done.returncode == 0 and re.search(r"\d+\.\d+\.\d+", done.stdout)
-    for arguments in (["--help"], ["mount", "--help"], ["umount", "--help"], ["stats", "--help"]):
+    for arguments in (["--help"], ["mount", "--help"], ["umount", "--help"], ["stats", "--help"],
+                      ["hint", "--help"]):
         done = shardfs(*arguments)
         assert done.returncode == 0 and "Examples:" in done.stdout and not done.stderr
 

@@ -187,5 +187,72 @@ TEST_CASE("a path that no socket can have is refused") {
   CHECK(Server::listen("/nonexistent/folder/control.sock", handlers()).error().code == base::Code::kIo);
 }
 
+// Keeps what it is told.
+struct HintFixture {
+  HintFixture() {
+    std::map<std::string, Handler> handlers;
+    handlers["hint"] = [this](const std::string& arguments) -> base::Result<std::string> {
+      ++requests;
+      const auto request = json::parse(arguments);
+      if (!request["append"].get<bool>()) names.clear();
+      for (const auto& name : request["files"]) names.push_back(name);
+      return answer.empty() ? json{{"accepted", request["files"].size()}, {"unknown", 1}}.dump() : answer;
+    };
+    server = Server::listen(folder.path() + "/control.sock", std::move(handlers)).value();
+  }
+  ControlResult<HintResult> hint(const std::vector<std::string>& files) {
+    return ControlClient::connect(folder.path() + "/control.sock").value().hint(files);
+  }
+  TemporaryFolder folder;
+  int requests = 0;
+  std::vector<std::string> names;
+  std::string answer;
+  std::unique_ptr<Server> server;
+};
+
+TEST_CASE("a hint of a few names is one request") {
+  HintFixture fixture;
+  const std::vector<std::string> files = {"b", "a \"quoted\" \\ one", "", "line\nend", "\xc3\xbc"};
+  const auto result = fixture.hint(files);
+  REQUIRE(result.has_value());
+  CHECK(result->accepted == 5);
+  CHECK(result->unknown == 1);
+  CHECK(fixture.names == files);
+  CHECK(fixture.requests == 1);
+  CHECK(fixture.hint({}).value().accepted == 0);
+  CHECK(fixture.names.empty());
+}
+
+TEST_CASE("a hint of 100,000 names goes in several requests, in order") {
+  HintFixture fixture;
+  std::vector<std::string> files;
+  for (int i = 0; i < 100000; ++i) files.push_back("a/directory/of/shards/shard-" + std::to_string(i * 7919 % 100000));
+  const auto result = fixture.hint(files);
+  REQUIRE(result.has_value());
+  CHECK(result->accepted == files.size());
+  CHECK(fixture.names == files);
+  CHECK(fixture.requests > 1);
+  CHECK(fixture.requests < 20);
+}
+
+TEST_CASE("a hint with names longer than any path, and names that grow in JSON") {
+  HintFixture fixture;
+  std::vector<std::string> files(300, std::string(4000, '\x01'));
+  files.emplace_back(2 << 20, 'x');
+  const auto result = fixture.hint(files);
+  REQUIRE(result.has_value());
+  CHECK(result->accepted == 300);
+  CHECK(result->unknown == 1 + static_cast<size_t>(fixture.requests));
+  CHECK(fixture.names.size() == 300);
+}
+
+TEST_CASE("an answer to a hint that is not one of this protocol") {
+  HintFixture fixture;
+  for (const char* answer : {"{}", "[]", R"({"accepted": 1})", R"({"accepted": -1, "unknown": 0})"}) {
+    fixture.answer = answer;
+    CHECK(fixture.hint({"a"}).error().kind == Kind::kProtocol);
+  }
+}
+
 }  // namespace
 }  // namespace shardfs::control
