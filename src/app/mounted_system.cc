@@ -231,6 +231,7 @@ Result<void> MountedSystem::listen() {
   if (!path) return tl::unexpected(std::move(path.error()));
   std::map<std::string, control::Handler> handlers;
   handlers["stats"] = [this](const std::string&) -> Result<std::string> { return stats(); };
+  handlers["hint"] = [hints = hint_handler()](const std::string& arguments) { return hints.handle(arguments); };
   auto server = control::Server::listen(*path, std::move(handlers));
   if (!server) return tl::unexpected(std::move(server.error()));
   server_ = std::move(*server);
@@ -240,6 +241,17 @@ Result<void> MountedSystem::listen() {
   state_written_ = true;
   return control::write_state(runtime_folder_,
                               {process, control::process_start(process), plan_.mountpoint, plan_.source.text(), *path});
+}
+
+HintHandler MountedSystem::hint_handler() {
+  const auto list = [this](const std::string& directory, std::function<void()> done) {
+    tree_->list_unasked(directory, [done = std::move(done)](const auto&) { done(); });
+  };
+  const auto give = [this](const std::vector<std::string>& paths, bool append) {
+    const fs::HintReply reply = file_system_->hint(paths, append);
+    return HintResult{reply.accepted, reply.unknown};
+  };
+  return {plan_.mountpoint, list, give};
 }
 
 void MountedSystem::sample() {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "app/daemon.h"
+#include "app/hint_handler.h"
 #include "app/mount_plan.h"
 #include "base/clock.h"
 #include "base/disk.h"
@@ -49,6 +50,7 @@ class MountedSystem {
   base::Result<void> probe_passthrough();
   base::Result<void> listen();
   std::string stats();
+  HintHandler hint_handler();
   void sample();
   void warn_of_what_is_left() const;
 

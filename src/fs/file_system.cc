@@ -72,7 +72,7 @@ class RealFileSystem final : public FileSystem {
   Reply<struct statvfs> statfs() override;
   Reply<std::string> getxattr(NodeId node, std::string_view name) override;
   Reply<std::vector<std::string>> listxattr(NodeId node) override;
-  HintReply hint(std::span<const std::string> paths) override { return foresight_->hint(paths); }
+  HintReply hint(std::span<const std::string> paths, bool append) override { return foresight_->hint(paths, append); }
   void shut_down() override {
     parking_->shut_down();
     foresight_->close();

@@ -134,8 +134,9 @@ class FileSystem {
   /// user.shardfs.etag, .key, .cached_bytes, .state; ENODATA for others.
   virtual Reply<std::string> getxattr(NodeId node, std::string_view name) = 0;
   virtual Reply<std::vector<std::string>> listxattr(NodeId node) = 0;
-  /// The files that will be opened next, in order, as paths below the mount. Never waits.
-  virtual HintReply hint(std::span<const std::string> paths) = 0;
+  /// The files that will be opened next, in order, as paths below the mount. For their directories it takes the place
+  /// of the last hint, or goes on after it. Never waits.
+  virtual HintReply hint(std::span<const std::string> paths, bool append) = 0;
   /// Answers all that is parked with EIO; further operations answer EIO, closes still work. Comes before the fetcher's.
   /// Returns when no other thread writes an answer. The destructor does it too, and closes the handles that are left.
   /// Requires: not called from a callback of this object.

@@ -129,7 +129,7 @@ void Foresight::on_close(const store::ObjectInfo& info) {
   shards_.on_close(directory, name);
 }
 
-HintReply Foresight::hint(std::span<const std::string> paths) {
+HintReply Foresight::hint(std::span<const std::string> paths, bool append) {
   HintReply reply;
   std::vector<std::string> directories;  // in the order of the list
   std::unordered_map<std::string, std::vector<std::string>> hinted;
@@ -159,7 +159,7 @@ HintReply Foresight::hint(std::span<const std::string> paths) {
       std::lock_guard lock(mutex_);
       if (closed_) break;
       if (!shards_.needs_names(directory, listing)) names.clear();
-      taken = shards_.hint(directory, listing, std::move(names), std::move(hinted[directory]));
+      taken = shards_.hint(directory, listing, std::move(names), std::move(hinted[directory]), append);
     }
     reply.accepted += taken;
     reply.unknown += wanted - std::min(wanted, taken);

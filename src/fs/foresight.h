@@ -40,7 +40,7 @@ class Foresight : public std::enable_shared_from_this<Foresight> {
   /// passthrough: the kernel reads it by itself, so all of it is in the cache. True: on_close is to be called for it.
   bool on_open(fetch::SourceFile& source, uint32_t process, bool passthrough);
   void on_close(const store::ObjectInfo& info);
-  HintReply hint(std::span<const std::string> paths);
+  HintReply hint(std::span<const std::string> paths, bool append);
   /// Nothing is begun after it, and no task of it runs. The callbacks that are still to come do nothing.
   void close();
 

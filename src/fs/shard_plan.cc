@@ -100,10 +100,10 @@ void ShardPlan::on_close(const std::string& path, std::string_view name) {
 }
 
 size_t ShardPlan::hint(const std::string& path, const ListingPtr& listing, std::vector<std::string> names,
-                       std::vector<std::string> hinted) {
+                       std::vector<std::string> hinted, bool append) {
   const DirectoryPtr directory = directory_of(path, listing, std::move(names));
-  const size_t taken = directory->order.hint(std::move(hinted));
-  directory->hinted = taken > 0;
+  const size_t taken = directory->order.hint(std::move(hinted), append);
+  directory->hinted = taken > 0 || (append && directory->hinted);
   add(directory, directory->order.hinted(directory->guesses_limit()));
   return taken;
 }

@@ -43,9 +43,9 @@ class ShardPlan {
   std::vector<Source> on_open(const std::string& path, const ListingPtr& listing, std::vector<std::string> names,
                               std::string_view name, uint32_t process);
   void on_close(const std::string& path, std::string_view name);
-  /// How many of the hinted names were taken.
+  /// How many of the hinted names were taken. append: after those of the last hint, not instead of them.
   size_t hint(const std::string& path, const ListingPtr& listing, std::vector<std::string> names,
-              std::vector<std::string> hinted);
+              std::vector<std::string> hinted, bool append);
 
   bool has_next() const { return !queue_.empty(); }
   /// The next guess that nothing was done about. Each is handed out once.

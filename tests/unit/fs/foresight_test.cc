@@ -376,7 +376,7 @@ TEST_CASE("a hint is begun before anything is opened, and followed") {
   At at;
   at.tree.know("d", shards(50));
   const Texts paths = {"d/00030.tar", "/d/00007.tar", "d/00041.tar", "d/none", "d/00002.tar"};
-  const auto reply = at.foresight->hint(paths);
+  const auto reply = at.foresight->hint(paths, false);
   CHECK(reply.accepted == 4);
   CHECK(reply.unknown == 1);
   CHECK(ranges(at.asked(shard(30), kShardBytes)) == std::vector{kFirstWindow});
@@ -391,7 +391,7 @@ TEST_CASE("hinted small files are begun many at once, each whole") {
   at.tree.know("d", files(500, 100000));
   Texts paths;
   for (size_t i = 0; i < 500; ++i) paths.push_back("d/" + numbered((i * 37) % 500));
-  CHECK(at.foresight->hint(paths).accepted == 500);
+  CHECK(at.foresight->hint(paths, false).accepted == 500);
   size_t begun = 0;
   for (size_t i = 0; i < 500; ++i) {
     const auto& prefetches = at.asked(paths[i], 100000);
@@ -402,11 +402,43 @@ TEST_CASE("hinted small files are begun many at once, each whole") {
   CHECK(begun == 64);
 }
 
+TEST_CASE("a hint that comes in two requests is one list; another takes its place") {
+  constexpr uint64_t kSize = 20 * kMiB;
+  At at;
+  at.tree.know("d", files(20, kSize));
+  const std::vector<size_t> order = {13, 4, 17, 2, 9, 11, 0, 6};
+  Texts paths;
+  for (const size_t i : order) paths.push_back("d/" + numbered(i));
+  const auto begun = [&] {
+    std::vector<size_t> found;
+    for (size_t at_list = 0; at_list < order.size(); ++at_list) {
+      if (!at.asked(paths[at_list], kSize).empty()) found.push_back(at_list);
+    }
+    return found;
+  };
+  // In two requests, as a long list comes.
+  CHECK(at.foresight->hint(std::span(paths).first(5), false).accepted == 5);
+  CHECK(at.foresight->hint(std::span(paths).subspan(5), true).accepted == 3);
+  CHECK(begun() == numbers(0, 1));
+  CHECK(at.asked(paths[0], kSize)[0].cause == fetch::Cause::kNextShard);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    at.open(paths[i], kSize);
+    const auto now = begun();
+    CHECK(std::count(now.begin(), now.end(), i + 1) == (i + 1 < paths.size() ? 1 : 0));
+    CHECK(now.size() <= i + 3);
+    at.foresight->on_close(at.info(paths[i], kSize));
+  }
+  // Another hint takes the place of the first.
+  const Texts other = {"d/" + numbered(19), "d/" + numbered(18)};
+  CHECK(at.foresight->hint(other, false).accepted == 2);
+  CHECK(at.asked(other[0], kSize).size() == 1);
+}
+
 TEST_CASE("hints that name nothing are counted and ask nobody") {
   At at;
   at.tree.know("d", {{"a", 10000}, {"sub", 0}});
   const Texts paths = {"d/none", "d/sub", "elsewhere/x", "", "/", "d"};
-  const auto reply = at.foresight->hint(paths);
+  const auto reply = at.foresight->hint(paths, false);
   CHECK(reply.accepted == 0);
   CHECK(reply.unknown == 6);
   CHECK(at.tree.asked.empty());
