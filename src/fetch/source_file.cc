@@ -16,6 +16,12 @@ constexpr std::chrono::seconds kReopenGrace{1};
 // How often the cache may fail one read before the reader is told. Source: the design's "after one refetch".
 constexpr unsigned kRefetchLimit = 2;
 
+readahead::PolicyLimits limits_of(const FetchOptions& options) {
+  readahead::PolicyLimits limits = options.readahead;
+  limits.memory_bytes = options.memory_bytes;
+  return limits;
+}
+
 /// Room for the pieces of one read that come from the cache file; reused by each thread.
 std::span<std::byte> scratch(size_t bytes) {
   thread_local std::vector<std::byte> room;
@@ -29,7 +35,7 @@ SourceFileImpl::SourceFileImpl(Shared& shared, store::ObjectInfo info, store::Ob
     : shared_(shared),
       info_(std::move(info)),
       id_(std::move(id)),
-      policy_(info_.size_bytes, shared.options.readahead),
+      policy_(info_.size_bytes, limits_of(shared.options)),
       memory_(info_.size_bytes) {}
 
 SourceFileImpl::~SourceFileImpl() {
@@ -166,7 +172,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
   const base::ByteRange& range = read->range;
   std::optional<PieceList> pieces;
   std::optional<base::Error> refusal;
-  std::vector<store::RequestHandle> urgent, raised;
+  std::vector<store::RequestHandle> urgent, raised, unwanted;
   bool demand = false, ahead = false;
   {
     std::lock_guard lock(mutex_);
@@ -176,7 +182,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
       (hit ? metrics.hits : resident ? metrics.partial_hits : metrics.misses).add();
       (hit ? metrics.hit_bytes : resident ? metrics.partial_hit_bytes : metrics.miss_bytes).add(range.size());
     }
-    readahead::Advice advice{range, {}};
+    readahead::Advice advice{range, {}, {}};
     const bool whole_in_cache = cache_file_ && cache_file_->complete();
     const bool under_way = whole_in_cache || next_missing(range.begin, range.end) >= range.end;
     if (!counted) {
@@ -210,15 +216,17 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
           urgent.push_back(part->request);
       }
     }
+    unwanted = drop_ahead(advice.drop);
     if (!changed_ && !stopped_) {
+      want_ahead(advice.ahead);
       for (const auto& wanted : advice.ahead) {
-        want(Cause::kReadahead, wanted);
         auto under_way_ahead = raise_parts(wanted, Cause::kReadahead);
         std::move(under_way_ahead.begin(), under_way_ahead.end(), std::back_inserter(raised));
         ahead = true;
       }
     }
   }
+  for (const auto& request : unwanted) request->cancel();
   for (const auto& request : urgent) request->raise_to(store::Priority::kDemand);
   for (const auto& request : raised) request->raise_to(store::Priority::kReadahead);
   start_pending(demand, ahead);

@@ -94,6 +94,13 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   uint64_t next_missing(uint64_t from, uint64_t end) const;
   uint64_t missing_end(uint64_t from, uint64_t end) const;
   void want(Cause cause, const base::ByteRange& range);
+  /// Before what was wanted ahead earlier, the first of them first; a new range that goes on from a wanted one follows
+  /// it, since that is nearer to its reader.
+  void want_ahead(const std::vector<base::ByteRange>& ranges);
+  /// True if any of it was wanted.
+  bool unwant_ahead(const base::ByteRange& range);
+  /// Not read ahead any more; parts of it of which half has not arrived are to be cancelled, without the lock.
+  std::vector<store::RequestHandle> drop_ahead(const base::ByteRange& range);
   bool is_wanted(const base::ByteRange& range) const;
   /// Parts of the range under way become at least as urgent; those whose request is to be told.
   std::vector<store::RequestHandle> raise_parts(const base::ByteRange& range, Cause cause);

@@ -14,6 +14,50 @@ void SourceFileImpl::want(Cause cause, const base::ByteRange& range) {
   if (!known) wants.push_back(range);
 }
 
+bool SourceFileImpl::unwant_ahead(const base::ByteRange& range) {
+  auto& wants = wants_[index_of(Cause::kReadahead)];
+  std::deque<base::ByteRange> left;
+  bool wanted_before = false;
+  for (const auto& wanted : wants) {
+    wanted_before = wanted_before || !wanted.intersect(range).empty();
+    const base::ByteRange before{wanted.begin, std::min(wanted.end, range.begin)};
+    const base::ByteRange behind{std::max(wanted.begin, range.end), wanted.end};
+    if (!before.empty()) left.push_back(before);
+    if (!behind.empty()) left.push_back(behind);
+  }
+  wants.swap(left);
+  return wanted_before;
+}
+
+void SourceFileImpl::want_ahead(const std::vector<base::ByteRange>& ranges) {
+  auto& wants = wants_[index_of(Cause::kReadahead)];
+  size_t place = 0;
+  for (const auto& range : ranges) {
+    const bool wanted_before = unwant_ahead(range);
+    const auto before =
+        std::find_if(wants.begin(), wants.end(), [&](const auto& wanted) { return wanted.end == range.begin; });
+    if (!wanted_before && before != wants.end()) {
+      before->end = range.end;
+    } else {
+      wants.insert(wants.begin() + place++, range);
+    }
+  }
+}
+
+std::vector<store::RequestHandle> SourceFileImpl::drop_ahead(const base::ByteRange& range) {
+  std::vector<store::RequestHandle> unwanted;
+  if (range.empty()) return unwanted;
+  unwant_ahead(range);
+  for (const auto& part : parts_) {
+    const bool begun = part->progress - part->range.begin > part->range.size() / 2;
+    if (part->cause != Cause::kReadahead || part->urgency != Cause::kReadahead || begun) continue;
+    if (!range.contains(part->range) || overlaps_parked(part->range)) continue;
+    part->unwanted = true;
+    if (part->request) unwanted.push_back(part->request);
+  }
+  return unwanted;
+}
+
 bool SourceFileImpl::is_wanted(const base::ByteRange& range) const {
   return std::any_of(wants_.begin(), wants_.end(), [&](const auto& wants) {
     return std::any_of(wants.begin(), wants.end(), [&](const auto& wanted) {

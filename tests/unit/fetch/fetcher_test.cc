@@ -7,24 +7,33 @@
 using namespace shardfs;
 using namespace shardfs::test;
 
-TEST_CASE("a miss parks, is answered as its bytes arrive, and the whole shard is under way in order") {
+TEST_CASE("a miss parks, is answered as its bytes arrive; a window is under way in order, then the whole shard") {
   Rig rig(true);
   auto file = rig.open(20 * kMiB + 100);
   Answer answer;
   CHECK(rig.read(*file, {0, 128 * kKiB}, answer) != nullptr);
   CHECK(answer.calls == 0);
   auto gets = rig.store.open();
-  REQUIRE(gets.size() == 4);
+  REQUIRE(gets.size() == 3);
   CHECK(gets[0]->range() == ByteRange{0, kMiB});
   CHECK(gets[0]->options.priority == store::Priority::kDemand);
   CHECK(gets[1]->range() == ByteRange{kMiB, 9 * kMiB});
   CHECK(gets[1]->options.priority == store::Priority::kReadahead);
-  CHECK(gets[2]->range() == ByteRange{9 * kMiB, 17 * kMiB});
-  CHECK(gets[3]->range() == ByteRange{17 * kMiB, 20 * kMiB + 100});
+  CHECK(gets[2]->range() == ByteRange{9 * kMiB, 16 * kMiB});
   gets[0]->send(128 * kKiB - 1);
   CHECK(answer.calls == 0);
   gets[0]->send(1);
   CHECK(Rig::right(answer, {0, 128 * kKiB}));
+  gets[0]->finish();
+  gets[1]->finish();
+  for (uint64_t at = 128 * kKiB; at < 2 * kMiB; at += 128 * kKiB) {
+    Answer next;
+    rig.read(*file, {at, at + 128 * kKiB}, next);
+    CHECK(Rig::right(next, {at, at + 128 * kKiB}));
+  }
+  gets = rig.store.open();
+  REQUIRE(gets.size() == 2);
+  CHECK(gets[1]->range() == ByteRange{16 * kMiB, 20 * kMiB + 100});
   rig.store.finish_all();
   CHECK(rig.store.asked_bytes() == 20 * kMiB + 100);
   rig.disk.run();
@@ -96,10 +105,64 @@ TEST_CASE("demand goes first: connections are kept for it") {
   rig.read(*scan, {39 * kMiB, 39 * kMiB + 4096}, far);
   auto open = rig.store.open();
   REQUIRE(open.size() == 3);
-  CHECK(open[2]->range() == ByteRange{39 * kMiB, 40 * kMiB});
+  CHECK(open[2]->range() == ByteRange{39 * kMiB, 39 * kMiB + 128 * kKiB});
   open[2]->finish();
   CHECK(Rig::right(far, {39 * kMiB, 39 * kMiB + 4096}));
   scan->closed();
+}
+
+TEST_CASE("a reader that goes elsewhere: what was predicted is dropped, unless it has half arrived or is waited for") {
+  Rig rig(true, 64 * kMiB, 4);
+  auto file = rig.open(100 * kMiB);
+  Answer first, second, third;
+  rig.read(*file, {0, 4096}, first);
+  rig.store.open()[0]->finish();
+  auto open = rig.store.open();
+  REQUIRE(open.size() == 2);  // [1, 9) and [9, 16) MiB
+  open[0]->send(5 * kMiB);
+  SUBCASE("elsewhere") {
+    rig.read(*file, {60 * kMiB, 60 * kMiB + 4096}, second);
+    CHECK_FALSE(open[0]->cancelled);
+    CHECK(open[1]->cancelled);
+  }
+  SUBCASE("within the window") {
+    rig.read(*file, {12 * kMiB, 12 * kMiB + 4096}, second);
+    CHECK_FALSE(open[0]->cancelled);
+    CHECK_FALSE(open[1]->cancelled);
+    CHECK(open[1]->raised);
+  }
+  SUBCASE("it comes back") {
+    rig.read(*file, {60 * kMiB, 60 * kMiB + 4096}, second);
+    rig.read(*file, {10 * kMiB, 10 * kMiB + 4096}, third);
+    open[1]->end(base::fail(Code::kCancelled, ""));
+    rig.store.finish_all();
+    CHECK(Rig::right(third, {10 * kMiB, 10 * kMiB + 4096}));
+  }
+  rig.store.finish_all();
+  CHECK(second.bytes.size() == 4096);
+  file->closed();
+}
+
+TEST_CASE("what a reader wants next goes before what was wanted earlier, each byte once") {
+  Rig rig(true, 128 * kMiB, 4);  // two read ahead at once
+  auto file = rig.open(100 * kMiB);
+  const auto read_128k = [&](uint64_t at) {
+    Answer answer;
+    rig.read(*file, {at, at + 128 * kKiB}, answer);
+    while (answer.calls == 0) rig.store.open().back()->finish();
+    CHECK(Rig::right(answer, {at, at + 128 * kKiB}));
+  };
+  for (uint64_t at = 0; at < 2 * kMiB; at += 128 * kKiB) read_128k(at);
+  const size_t before = rig.store.gets.size();
+  file->opened(2);
+  for (uint64_t at = 0; at < 512 * kKiB; at += 128 * kKiB) read_128k(80 * kMiB + at);
+  rig.store.finish_all();
+  std::vector<uint64_t> begins;
+  for (size_t i = before; i < rig.store.gets.size(); ++i) begins.push_back(rig.store.gets[i]->range().begin / kMiB);
+  CHECK(begins == std::vector<uint64_t>{80, 81, 32, 40, 48, 56, 64, 72, 82, 90, 98});
+  CHECK(rig.store.asked_bytes() == 100 * kMiB);
+  file->closed();
+  file->closed();
 }
 
 TEST_CASE("a read that waits for a read-ahead part makes it urgent") {
@@ -292,7 +355,7 @@ TEST_CASE("without a cache, closing the last handle ends what was only predicted
   rig.read(*file, {0, 4096}, answer);
   file->closed();
   auto open = rig.store.open();
-  REQUIRE(open.size() == 5);
+  REQUIRE(open.size() == 3);
   CHECK_FALSE(open[0]->cancelled);
   for (size_t i = 1; i < open.size(); ++i)
     while (!open[i]->cancelled) std::this_thread::yield();  // after the grace for opening it again

@@ -48,7 +48,7 @@ TEST_CASE("a prefetch tells once that nothing of it is wanted or under way any m
   SUBCASE("it is under way for another reason") {
     Answer answer;
     rig.read(*file, {0, 4096}, answer);
-    file->prefetch({0, 20 * kMiB}, fetch::Cause::kWarm, tell);
+    file->prefetch({0, 16 * kMiB}, fetch::Cause::kWarm, tell);
     CHECK(told == 0);
     rig.store.finish_all();
     CHECK(told == 1);
