@@ -99,7 +99,7 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   void want_ahead(const std::vector<base::ByteRange>& ranges);
   /// True if any of it was wanted.
   bool unwant_ahead(const base::ByteRange& range);
-  /// Not read ahead any more; parts of it of which half has not arrived are to be cancelled, without the lock.
+  /// Not read ahead any more; parts of it that have not begun to arrive are to be cancelled, without the lock.
   std::vector<store::RequestHandle> drop_ahead(const base::ByteRange& range);
   bool is_wanted(const base::ByteRange& range) const;
   /// Parts of the range under way become at least as urgent; those whose request is to be told.

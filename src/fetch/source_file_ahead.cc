@@ -49,7 +49,8 @@ std::vector<store::RequestHandle> SourceFileImpl::drop_ahead(const base::ByteRan
   if (range.empty()) return unwanted;
   unwant_ahead(range);
   for (const auto& part : parts_) {
-    const bool begun = part->progress - part->range.begin > part->range.size() / 2;
+    // One that has begun to arrive has most of its rest on the way already.
+    const bool begun = part->progress > part->range.begin;
     if (part->cause != Cause::kReadahead || part->urgency != Cause::kReadahead || begun) continue;
     if (!range.contains(part->range) || overlaps_parked(part->range)) continue;
     part->unwanted = true;
