@@ -24,7 +24,7 @@ NumberFronts::Front* NumberFronts::front_of(const NameOrder& names, uint32_t pla
 
 NumberFronts::Front& NumberFronts::oldest() {
   for (auto& front : fronts_) {
-    if (!front) return front.emplace();
+    if (!front) return front.emplace(Front{});
   }
   return fronts_[0]->used < fronts_[1]->used ? *fronts_[0] : *fronts_[1];
 }

@@ -61,9 +61,11 @@ TEST_CASE("numbered: names as people number them") {
       {"x.tfrecord-{:05}-of-00020", {0, 20}},
       {"shard.{:05}.mds", {0, 20}},
   };
-  for (const auto& [format, bounds] : cases) {
+  for (const auto& entry : cases) {
+    const auto& [begin, end] = entry.second;
+    const std::string& format = entry.first;
     CAPTURE(format);
-    const Names names = OrderRun::numbered(format, bounds.first, bounds.second);
+    const Names names = OrderRun::numbered(format, begin, end);
     OrderRun run(OrderRun::shuffled(names, 1));
     for (const auto& name : names) run.open(name, 3);
     CHECK(run.foretold == names.size() - 1);
