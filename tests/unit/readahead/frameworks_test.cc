@@ -57,7 +57,7 @@ TEST_CASE("MDS: open, 8 bytes near the start, one sample, close, shuffled: whole
       before_whole = replay.fetched();
       replay.open();
       if (opens++ == 0) replay.read(0, kRead);  // the kernel's page cache has it from then on
-      replay.read((random() % (size / 2) + size / 3) / kPage * kPage, 64 * kKiB);
+      replay.read((size / 10 * 7 + random() % (size / 4)) / kPage * kPage, 64 * kKiB);
     }
     CHECK(opens == (size <= 16 * kMiB ? 1 : size < 32 * kMiB ? 2 : 4));
     CHECK(before_whole <= 16 * kMiB + 4 * 128 * kKiB);
