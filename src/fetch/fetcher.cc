@@ -53,6 +53,7 @@ class FetcherImpl final : public Fetcher {
   void on_complete(std::function<void(const store::ObjectInfo&)> hook) override {
     shared_.on_complete = std::move(hook);
   }
+  void on_scan(std::function<void(const store::ObjectInfo&)> hook) override { shared_.on_scan = std::move(hook); }
   void on_changed(std::function<void(const store::ObjectInfo&)> hook) override { shared_.on_changed = std::move(hook); }
 
   void shut_down() override {

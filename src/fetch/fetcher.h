@@ -103,6 +103,9 @@ class Fetcher {
   virtual std::vector<FileState> in_use(size_t most) = 0;
   /// Called when a file became complete and verified (on a disk thread). Set once, before the first open.
   virtual void on_complete(std::function<void(const store::ObjectInfo&)> hook) = 0;
+  /// Called once in the life of a file's handles, when a reader that goes through it in order has 64 MiB of it left, or
+  /// less: it will want another one soon. Not for what is whole in the cache. Set once, before the first open.
+  virtual void on_scan(std::function<void(const store::ObjectInfo&)> hook) = 0;
   /// Called when the store says that an object has another version now, or is gone.
   virtual void on_changed(std::function<void(const store::ObjectInfo&)> hook) = 0;
   /// Cancels everything under way, answers every parked read with kCancelled, returns when all transfers have ended and

@@ -71,6 +71,7 @@ struct Shared {
   UnreadFiles unread_files;
   IdleFiles idle_files;
   std::function<void(const store::ObjectInfo&)> on_complete;
+  std::function<void(const store::ObjectInfo&)> on_scan;
   std::function<void(const store::ObjectInfo&)> on_changed;
   std::atomic<bool> stopping{false};
   std::atomic<uint64_t> writing_bytes{0};  // full blocks that wait for the disk

@@ -52,7 +52,7 @@ void SourceFileImpl::opened(uint32_t) {
   std::vector<store::RequestHandle> raised;
   {
     std::lock_guard lock(mutex_);
-    ++handles_;
+    if (handles_++ == 0) scan_told_ = false;
     cache_refused_ = false;  // what kept it out may be over
     changed_.reset();        // the store may have this version again, or have sent a wrong answer
     policy_.on_open();
@@ -189,7 +189,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
   std::optional<PieceList> pieces;
   std::optional<base::Error> refusal;
   std::vector<store::RequestHandle> urgent, raised, dropped;
-  bool demand = false, ahead = false;
+  bool demand = false, ahead = false, scanned = false;
   {
     std::lock_guard lock(mutex_);
     if (counted) {
@@ -206,6 +206,8 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
       advice.demand = {base::align_down(range.begin, kBlockBytes), memory_.range_of(block_of(range.end - 1)).end};
     } else if (!whole_in_cache) {
       advice = policy_.on_read(range, under_way);
+      scanned = !scan_told_ && is_end_of_scan(range);
+      scan_told_ = scan_told_ || scanned;
     }
     pieces = locate(range);
     if (pieces) {
@@ -246,6 +248,7 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
   for (const auto& request : urgent) request->raise_to(store::Priority::kDemand);
   for (const auto& request : raised) request->raise_to(store::Priority::kReadahead);
   start_pending(demand, ahead);
+  if (scanned && shared_.on_scan) shared_.on_scan(info_);
   if (pieces) deliver(read, std::move(*pieces));
   if (refusal) end_read(read, std::move(*refusal));
 }

@@ -130,6 +130,8 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   /// Not read ahead any more; parts of it of which nothing has arrived are to be cancelled, without the lock.
   std::vector<store::RequestHandle> drop_ahead(const base::ByteRange& range);
   bool is_wanted(const base::ByteRange& range) const;
+  /// A run of reads that this one belongs to comes near the end of the object.
+  bool is_end_of_scan(const base::ByteRange& read) const;
   /// Parts of the range under way become at least as urgent; those whose request is to be told.
   std::vector<store::RequestHandle> raise_parts(const base::ByteRange& range, Cause cause);
   /// Parts under way from this urgency on that no read waits for: to be cancelled, without the lock.
@@ -203,6 +205,7 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   bool saving_ = false;
   std::optional<base::Error> changed_;  // the store has another version now
   bool stopped_ = false;
+  bool scan_told_ = false;  // since it has handles
 };
 
 }  // namespace shardfs::fetch

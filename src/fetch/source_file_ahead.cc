@@ -9,6 +9,11 @@ namespace shardfs::fetch {
 
 namespace {
 
+// Of a scan, left to be read. Source: 60 ms at 1 GB/s, time for a first window of the next shard at 30 ms a round trip.
+constexpr uint64_t kScanTailBytes = 64 << 20;
+// A run this long is a scan. Source: readahead::PolicyLimits::run_bytes.
+constexpr uint64_t kScanBytes = 2 << 20;
+
 // True if any of the range was wanted.
 bool subtract(std::deque<base::ByteRange>& wants, const base::ByteRange& range) {
   if (std::none_of(wants.begin(), wants.end(), [&](const auto& wanted) { return !wanted.intersect(range).empty(); }))
@@ -29,6 +34,15 @@ void SourceFileImpl::drop_read_through(uint32_t block) {
   // Whoever wanted it ahead of its reader comes too late.
   for (const Cause cause : kAllCauses)
     if (cause != Cause::kDemand) subtract(wants_[index_of(cause)], memory_.range_of(block));
+}
+
+bool SourceFileImpl::is_end_of_scan(const base::ByteRange& read) const {
+  if (read.end + kScanTailBytes < info_.size_bytes) return false;
+  const auto streams = policy_.streams();
+  return std::any_of(streams.begin(), streams.end(), [&](const readahead::StreamState& stream) {
+    return stream.begin <= read.begin && read.end <= stream.next &&
+           stream.next - stream.begin >= std::min(kScanBytes, info_.size_bytes / 2);
+  });
 }
 
 void SourceFileImpl::want(Cause cause, base::ByteRange range) {

@@ -47,6 +47,9 @@ class RealFileSystem final : public FileSystem {
     fetcher_.on_complete([this, parking = parking_](const store::ObjectInfo& info) {
       if (const Claim claim = parking->enter()) routes_.on_complete(info);
     });
+    fetcher_.on_scan([this, parking = parking_](const store::ObjectInfo& info) {
+      if (const Claim claim = parking->enter()) foresight_->on_scan(info);
+    });
     fetcher_.on_changed([this, parking = parking_](const store::ObjectInfo& info) {
       if (const Claim claim = parking->enter()) routes_.on_changed(info);
     });

@@ -57,11 +57,12 @@ bool Foresight::on_open(fetch::SourceFile& source, uint32_t process, bool passth
     std::lock_guard lock(mutex_);
     shard = shards_.is_hinted(directory);
   }
-  const auto index = listing ? index_of_name(*listing, name) : std::nullopt;
-  if (small && index && is_small_file(listing->names[*index])) {
-    open_small(directory, listing, *index, passthrough || source.cached_bytes() >= info.size_bytes);
+  const bool resident = passthrough || source.cached_bytes() >= info.size_bytes;
+  if (small && listing) {
+    const auto index = index_of_name(*listing, name);
+    if (index && is_small_file(listing->names[*index])) open_small(directory, listing, *index, resident);
   }
-  if (shard) open_shard(directory, listing, name, process);
+  if (shard) open_shard(directory, listing, name, process, resident);
   return shard;
 }
 
@@ -103,7 +104,7 @@ void Foresight::open_small(const std::string& directory, const ListingPtr& listi
 }
 
 void Foresight::open_shard(const std::string& directory, const ListingPtr& listing, std::string_view name,
-                           uint32_t process) {
+                           uint32_t process, bool resident) {
   bool needed = false;
   {
     std::lock_guard lock(mutex_);
@@ -117,10 +118,22 @@ void Foresight::open_shard(const std::string& directory, const ListingPtr& listi
     std::lock_guard lock(mutex_);
     if (closed_) return;
     given_up = shards_.on_open(directory, listing, std::move(names), name, process);
+    if (resident) shards_.on_scan(directory, name);  // no reads of it are seen
     work = shards_.has_next();
   }
   for (const auto& source : given_up) source->cancel_prefetch();
   if (work || !given_up.empty()) wake();
+}
+
+void Foresight::on_scan(const store::ObjectInfo& info) {
+  const auto [directory, name] = split(info.key);
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    shards_.on_scan(directory, name);
+    if (!shards_.has_next()) return;
+  }
+  wake();
 }
 
 void Foresight::on_close(const store::ObjectInfo& info) {
@@ -301,6 +314,7 @@ void Foresight::fetch_shard(const ShardPlan::Guess& guess) {
     {
       std::lock_guard lock(self->mutex_);
       if (self->closed_ || self->cache_ == nullptr || guess.listed().size_bytes <= kFirstWindowBytes) return;
+      if (!self->shards_.is_proven(guess)) return;
       self->first_windows_there_.push_back(guess);
     }
     self->wake();

@@ -40,6 +40,8 @@ class Foresight : public std::enable_shared_from_this<Foresight> {
   /// passthrough: the kernel reads it by itself, so all of it is in the cache. True: on_close is to be called for it.
   bool on_open(fetch::SourceFile& source, uint32_t process, bool passthrough);
   void on_close(const store::ObjectInfo& info);
+  /// A reader of it comes to its end: see Fetcher::on_scan.
+  void on_scan(const store::ObjectInfo& info);
   HintReply hint(std::span<const std::string> paths, bool append);
   /// Nothing is begun after it, and no task of it runs. The callbacks that are still to come do nothing.
   void close();
@@ -57,7 +59,8 @@ class Foresight : public std::enable_shared_from_this<Foresight> {
 
   std::pair<std::string, std::string_view> split(std::string_view key) const;
   void open_small(const std::string& directory, const ListingPtr& listing, size_t index, bool resident);
-  void open_shard(const std::string& directory, const ListingPtr& listing, std::string_view name, uint32_t process);
+  void open_shard(const std::string& directory, const ListingPtr& listing, std::string_view name, uint32_t process,
+                  bool resident);
   void wake();
   void run();
   /// Does one thing that is to be done; false if there is nothing.

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace shardfs::fs {
@@ -19,6 +20,8 @@ constexpr size_t kQueueLimit = 256;
 // An open of one of so many last ones is no step. Source: MDS opens a shard for every sample, two to eight workers each
 // another one.
 constexpr size_t kRecentNames = 32;
+// So many processes that read one shard at once are no workers of a DataLoader: those take a shard each.
+constexpr size_t kCrowd = 3;
 
 struct State {
   uint64_t number = 0;
@@ -39,6 +42,17 @@ struct ShardPlan::Directory {
   uint64_t steps = 0;  // opens of another shard
   std::array<size_t, kRecentNames> recent{};
   std::map<std::string, State, std::less<>> guesses;
+  bool proven = false;   // one that had begun was opened
+  bool crowded = false;  // a shard was read by several processes at once, to its end
+
+  /// Of a shard that is open: what its opens made expect, until its reader goes through it.
+  struct Open {
+    unsigned handles = 0;
+    std::set<uint32_t> processes;  // no more than make a crowd
+    std::vector<readahead::ShardOrder::Guess> expected;
+    bool crowd = false;
+  };
+  std::map<std::string, Open, std::less<>> open;
 
   void note_step(std::string_view name) {
     const size_t hash = std::hash<std::string_view>()(name) | 1;
@@ -80,9 +94,19 @@ std::vector<ShardPlan::Source> ShardPlan::on_open(const std::string& path, const
   std::vector<Source> given_up;
   const DirectoryPtr directory = directory_of(path, listing, std::move(names));
   directory->note_step(name);
+  const auto guess = directory->guesses.find(name);
+  if (guess != directory->guesses.end() && guess->second.source) directory->proven = true;
   forget(*directory, std::string(name), nullptr);
   const size_t count = directory->hinted ? kSmallAtOnce : directory->order.readers() + 1;
-  add(directory, directory->order.on_open(name, process, count));
+  auto expected = directory->order.on_open(name, process, count);
+  auto& open = directory->open[std::string(name)];
+  ++open.handles;
+  if (open.processes.size() < kCrowd) open.processes.insert(process);
+  if (directory->hinted) {
+    add(directory, std::move(expected));
+  } else if (!expected.empty()) {
+    open.expected = std::move(expected);
+  }
   give_up_old(*directory, given_up);
   while (directories_.size() > kDirectoriesLimit) {
     const auto oldest = directories_.find(oldest_first_.front());
@@ -94,9 +118,28 @@ std::vector<ShardPlan::Source> ShardPlan::on_open(const std::string& path, const
   return given_up;
 }
 
+void ShardPlan::on_scan(const std::string& path, std::string_view name) {
+  const auto entry = directories_.find(path);
+  if (entry == directories_.end()) return;
+  const DirectoryPtr& directory = entry->second.directory;
+  const auto open = directory->open.find(name);
+  if (open == directory->open.end()) return;
+  open->second.crowd = open->second.processes.size() >= kCrowd;
+  if (open->second.crowd && !directory->crowded) return;
+  auto expected = std::exchange(open->second.expected, {});
+  std::erase_if(expected, [&](const auto& guess) { return directory->open.contains(guess.name); });
+  add(directory, std::move(expected));
+}
+
 void ShardPlan::on_close(const std::string& path, std::string_view name) {
   const auto entry = directories_.find(path);
-  if (entry != directories_.end()) entry->second.directory->order.on_close(name);
+  if (entry == directories_.end()) return;
+  Directory& directory = *entry->second.directory;
+  directory.order.on_close(name);
+  const auto open = directory.open.find(name);
+  if (open == directory.open.end() || --open->second.handles > 0) return;
+  directory.crowded = directory.crowded || open->second.crowd;
+  directory.open.erase(open);
 }
 
 size_t ShardPlan::hint(const std::string& path, const ListingPtr& listing, std::vector<std::string> names,
@@ -159,6 +202,10 @@ bool ShardPlan::stands(const Guess& guess) const {
   const auto& name = guess.listed().name;
   const auto state = guess.directory->guesses.find(name);
   return state != guess.directory->guesses.end() && state->second.number == guess.number;
+}
+
+bool ShardPlan::is_proven(const Guess& guess) const {
+  return stands(guess) && (guess.directory->proven || guess.directory->hinted);
 }
 
 ShardPlan::Source ShardPlan::source_of(const Guess& guess) const {

@@ -42,6 +42,9 @@ class ShardPlan {
   /// names: of all files, if they are needed. Returns guesses that were given up.
   std::vector<Source> on_open(const std::string& path, const ListingPtr& listing, std::vector<std::string> names,
                               std::string_view name, uint32_t process);
+  /// What the open of this shard made expect is to be fetched now: its reader goes through it. Not if several processes
+  /// read this one shard at once, unless they did that with another shard before: each took one for itself till then.
+  void on_scan(const std::string& path, std::string_view name);
   void on_close(const std::string& path, std::string_view name);
   /// How many of the hinted names were taken. append: after those of the last hint, not instead of them.
   size_t hint(const std::string& path, const ListingPtr& listing, std::vector<std::string> names,
@@ -56,6 +59,8 @@ class ShardPlan {
   void lost(const Guess& guess);
   /// Of a guess that stands (neither opened nor given up) and has begun; else null.
   Source source_of(const Guess& guess) const;
+  /// Guesses in its directory have come true before, or it is a hint: all of the shard may be fetched.
+  bool is_proven(const Guess& guess) const;
   /// Of the first windows of all guesses that stand.
   uint64_t bytes() const { return bytes_; }
   void clear();

@@ -332,12 +332,13 @@ class FakeFetcher final : public fetch::Fetcher {
   }
   std::vector<fetch::FileState> in_use(size_t) override { return {}; }
   void on_complete(std::function<void(const store::ObjectInfo&)> hook) override { complete = std::move(hook); }
+  void on_scan(std::function<void(const store::ObjectInfo&)> hook) override { scan = std::move(hook); }
   void on_changed(std::function<void(const store::ObjectInfo&)> hook) override { changed = std::move(hook); }
   void shut_down() override {}
 
   Pins pins;
   std::atomic<int> opens{0};
-  std::function<void(const store::ObjectInfo&)> complete, changed;
+  std::function<void(const store::ObjectInfo&)> complete, scan, changed;
 
  private:
   std::mutex mutex_;

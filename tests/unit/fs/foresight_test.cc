@@ -56,6 +56,11 @@ struct At {
   bool open(const std::string& path, uint64_t size, uint32_t process = 1, bool passthrough = false) {
     return foresight->on_open(source(path, size), process, passthrough);
   }
+  /// A reader that goes through it to its end.
+  void scan(const std::string& path, uint64_t size, uint32_t process = 1) {
+    open(path, size, process);
+    foresight->on_scan(info(path, size));
+  }
   /// What was asked for of one file.
   std::vector<FakeSource::Prefetch>& asked(const std::string& path, uint64_t size) {
     return source(path, size).prefetches;
@@ -297,7 +302,7 @@ std::vector<base::ByteRange> ranges(const std::vector<FakeSource::Prefetch>& pre
 
 }  // namespace
 
-TEST_CASE("shards in order: the first window of the next one, then its rest where the cache has room") {
+TEST_CASE("shards in order: the first window of the next one; once a guess came true its rest, where there is room") {
   for (const bool room : {true, false}) {
     At at;
     at.cache.free_bytes = room ? 10 * kShardBytes : kShardBytes / 2;
@@ -305,9 +310,11 @@ TEST_CASE("shards in order: the first window of the next one, then its rest wher
     for (size_t i = 0; i < 9; ++i) {
       CHECK(at.open(shard(i), kShardBytes));
       auto& next = at.asked(shard(i + 1), kShardBytes);
+      CHECK(next.empty());  // nobody goes through this one yet
+      at.foresight->on_scan(at.info(shard(i), kShardBytes));
       REQUIRE(ranges(next) == std::vector{kFirstWindow});
       if (i % 2 == 0) std::exchange(next[0].done, nullptr)();
-      CHECK(next.size() == (room && i % 2 == 0 ? 2 : 1));
+      CHECK(next.size() == (room && i > 0 && i % 2 == 0 ? 2 : 1));
       if (next.size() == 2) CHECK(next[1].range == kRest);
       at.foresight->on_close(at.info(shard(i), kShardBytes));
       CHECK(at.source(shard(i + 1), kShardBytes).cancelled_prefetches == 0);
@@ -318,10 +325,11 @@ TEST_CASE("shards in order: the first window of the next one, then its rest wher
 TEST_CASE("a first window that arrives after its shard was opened is followed by nothing") {
   At at;
   at.tree.know("d", shards(10));
-  at.open(shard(0), kShardBytes);
-  auto& next = at.asked(shard(1), kShardBytes);
+  at.scan(shard(0), kShardBytes);
+  at.scan(shard(1), kShardBytes);
+  auto& next = at.asked(shard(2), kShardBytes);
   REQUIRE(next.size() == 1);
-  at.open(shard(1), kShardBytes);
+  at.open(shard(2), kShardBytes);
   std::exchange(next[0].done, nullptr)();
   CHECK(next.size() == 1);
 }
@@ -332,7 +340,7 @@ TEST_CASE("guesses that do not come true are given up, and never pile up") {
   std::vector<size_t> order = numbers(0, 200);
   std::shuffle(order.begin() + 2, order.end(), std::mt19937(3));
   for (const size_t i : order) {
-    at.open(shard(i), kShardBytes);
+    at.scan(shard(i), kShardBytes);
     at.foresight->on_close(at.info(shard(i), kShardBytes));
     size_t standing = 0;
     for (size_t j = 0; j < 200; ++j) {
@@ -345,21 +353,38 @@ TEST_CASE("guesses that do not come true are given up, and never pile up") {
   CHECK(at.metrics.counter("fs_foreseen", "next_shards").value() < 20);
 }
 
-TEST_CASE("a shard that is opened for every sample does not make the guess old") {
+TEST_CASE("a shard that is opened for every sample, or read here and there, makes nothing expected") {
   At at;
   at.tree.know("d", shards(10));
   for (int i = 0; i < 100; ++i) {
     at.open(shard(0), kShardBytes);
     at.foresight->on_close(at.info(shard(0), kShardBytes));
   }
+  CHECK(at.asked(shard(1), kShardBytes).empty());
+}
+
+TEST_CASE("what the kernel reads by itself is not seen: its open is enough") {
+  At at;
+  at.tree.know("d", shards(10));
+  at.open(shard(0), kShardBytes, 1, true);
   CHECK(ranges(at.asked(shard(1), kShardBytes)) == std::vector{kFirstWindow});
-  CHECK(at.source(shard(1), kShardBytes).cancelled_prefetches == 0);
+}
+
+TEST_CASE("several processes read one shard at once: nothing is expected, until they do it again") {
+  At at;
+  at.tree.know("d", shards(10));
+  for (size_t i = 0; i < 3; ++i) {
+    for (uint32_t process = 1; process <= 8; ++process) at.open(shard(i), kShardBytes, process);
+    at.foresight->on_scan(at.info(shard(i), kShardBytes));
+    for (uint32_t process = 1; process <= 8; ++process) at.foresight->on_close(at.info(shard(i), kShardBytes));
+    CHECK(at.asked(shard(i + 1), kShardBytes).empty() == (i == 0));
+  }
 }
 
 TEST_CASE("without a cache: first windows only, a quarter of the memory at most") {
   At at(false, 64 * kMiB);
   at.tree.know("d", shards(40));
-  for (uint32_t i = 0; i < 4; ++i) at.open(shard(i), kShardBytes, 1 + i);
+  for (uint32_t i = 0; i < 4; ++i) at.scan(shard(i), kShardBytes, 1 + i);
   size_t begun = 0;
   for (size_t i = 4; i < 40; ++i) {
     auto& prefetches = at.asked(shard(i), kShardBytes);
