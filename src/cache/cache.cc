@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
@@ -96,6 +97,7 @@ class FolderCache final : public Cache {
     CacheStats stats;
     stats.limit_bytes = core_->limit_bytes;
     stats.used_bytes = core_->budget->use().sum();
+    stats.free_bytes = free_bytes(stats.used_bytes);
     stats.files = files_.load(std::memory_order_relaxed);
     stats.complete_files = complete_files_.load(std::memory_order_relaxed);
     stats.evicted_files = core_->evicted_files.value();
@@ -122,6 +124,14 @@ class FolderCache final : public Cache {
   }
 
  private:
+  uint64_t free_bytes(uint64_t used_bytes) const {
+    const auto space = core_->disk.space(core_->folder.path());
+    if (!space || core_->health.failing()) return 0;
+    // What is reserved by this mount is not yet missing on the file system.
+    const uint64_t kept = core_->min_free_bytes + core_->budget->own_reserved_bytes();
+    const uint64_t on_disk = space->available_bytes - std::min(space->available_bytes, kept);
+    return std::min(on_disk, core_->limit_bytes - std::min(core_->limit_bytes, used_bytes));
+  }
   void report(const Result<void>& done) {
     if (!done) base::warn_once("cache:keeping", "cache: {}", done.error().message);
   }

@@ -91,6 +91,7 @@ class CacheFile {
 struct CacheStats {
   uint64_t limit_bytes = 0;
   uint64_t used_bytes = 0;  // allocated or reserved, all mounts of the folder
+  uint64_t free_bytes = 0;  // that may be taken without evicting: within the limit, and above the floor of free space
   uint64_t files = 0;       // known to the index
   uint64_t complete_files = 0;
   uint64_t evicted_files = 0;  // by this process

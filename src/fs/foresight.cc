@@ -89,7 +89,7 @@ void Foresight::open_small(const std::string& directory, const ListingPtr& listi
         held_.erase(place->second);
         held_places_.erase(place);
       }
-    } else if (!held_.empty() && small_bytes_ >= small_limit_bytes()) {
+    } else if (!held_.empty() && small_bytes_ >= ahead_limit_bytes()) {
       // The reader is elsewhere, and what waits for it in vain takes the room.
       Held& oldest = held_.front();
       given_up = std::move(oldest.source);
@@ -220,8 +220,8 @@ bool Foresight::step(uint64_t free_bytes) {
   {
     std::lock_guard lock(mutex_);
     if (!closed_) {
-      const bool small_room = small_under_way_ < kSmallFilesAtOnce && small_bytes_ < small_limit_bytes();
-      const bool shard_room = cache_ != nullptr || shards_.bytes() + kFirstWindowBytes <= memory_bytes_ / 4;
+      const bool small_room = small_under_way_ < kSmallFilesAtOnce && small_bytes_ < ahead_limit_bytes();
+      const bool shard_room = shards_.bytes() + kFirstWindowBytes <= ahead_limit_bytes();
       question = small_.next_question();
       if (!question && small_room) small = small_.next(free_bytes);
       if (!question && !small && shard_room) shard = shards_.next();
@@ -308,17 +308,21 @@ void Foresight::fetch_shard(const ShardPlan::Guess& guess) {
     shards_.begun(guess, source, window);
   }
   meters_.ahead_shards.add();
-  source->prefetch({0, window}, fetch::Cause::kNextShard, [weak = weak_from_this(), guess] {
-    const auto self = weak.lock();
-    if (!self) return;
-    {
-      std::lock_guard lock(self->mutex_);
-      if (self->closed_ || self->cache_ == nullptr || guess.listed().size_bytes <= kFirstWindowBytes) return;
-      if (!self->shards_.is_proven(guess)) return;
-      self->first_windows_there_.push_back(guess);
-    }
-    self->wake();
-  });
+  source->prefetch({0, window}, fetch::Cause::kNextShard,
+                   [weak = weak_from_this(), weak_source = std::weak_ptr(source), guess, window] {
+                     const auto self = weak.lock();
+                     const auto source = weak_source.lock();
+                     if (!self || !source || self->cache_ == nullptr) return;
+                     const bool in_cache = source->cached_bytes() >= window;
+                     {
+                       std::lock_guard lock(self->mutex_);
+                       if (self->closed_) return;
+                       if (in_cache) self->shards_.in_cache(guess);
+                       const bool more = guess.listed().size_bytes > window && self->shards_.is_proven(guess);
+                        if (more) self->first_windows_there_.push_back(guess);
+                     }
+                     self->wake();
+                   });
 }
 
 void Foresight::fetch_rest(const ShardPlan::Guess& guess, uint64_t free_bytes) {
@@ -334,10 +338,6 @@ void Foresight::fetch_rest(const ShardPlan::Guess& guess, uint64_t free_bytes) {
   }
 }
 
-uint64_t Foresight::free_bytes() const {
-  if (cache_ == nullptr) return 0;
-  const auto stats = cache_->stats();
-  return stats.failing ? 0 : stats.limit_bytes - std::min(stats.limit_bytes, stats.used_bytes);
-}
+uint64_t Foresight::free_bytes() const { return cache_ == nullptr ? 0 : cache_->stats().free_bytes; }
 
 }  // namespace shardfs::fs

@@ -69,8 +69,8 @@ class Foresight : public std::enable_shared_from_this<Foresight> {
   void fetch_small(const SmallFilePlan::Wanted& wanted);
   void fetch_shard(const ShardPlan::Guess& guess);
   void fetch_rest(const ShardPlan::Guess& guess, uint64_t free_bytes);
-  /// Of received bytes that wait for their reader, or for the disk.
-  uint64_t small_limit_bytes() const { return cache_ != nullptr ? memory_bytes_ / 2 : memory_bytes_ / 4; }
+  /// Of received bytes that wait for their reader, or for the disk: small files and next shards so much each.
+  uint64_t ahead_limit_bytes() const { return cache_ != nullptr ? memory_bytes_ / 2 : memory_bytes_ / 4; }
   uint64_t free_bytes() const;
 
   const std::string key_prefix_;

@@ -229,6 +229,12 @@ void ShardPlan::begun(const Guess& guess, Source source, uint64_t bytes) {
   bytes_ += bytes;
 }
 
+void ShardPlan::in_cache(const Guess& guess) {
+  if (!stands(guess)) return;
+  State& state = guess.directory->guesses.find(guess.listed().name)->second;
+  bytes_ -= std::exchange(state.bytes, 0);
+}
+
 void ShardPlan::lost(const Guess& guess) {
   if (stands(guess)) forget(*guess.directory, guess.listed().name, nullptr);
 }

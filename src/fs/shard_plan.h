@@ -53,15 +53,16 @@ class ShardPlan {
   bool has_next() const { return !queue_.empty(); }
   /// The next guess that nothing was done about. Each is handed out once.
   std::optional<Guess> next();
-  /// Its first window is on its way, and holds so many bytes until it is opened or given up.
+  /// Its first window is on its way, and holds so many bytes of memory until it is opened, given up or in the cache.
   void begun(const Guess& guess, Source source, uint64_t bytes);
+  void in_cache(const Guess& guess);
   /// Nothing can be fetched for it.
   void lost(const Guess& guess);
   /// Of a guess that stands (neither opened nor given up) and has begun; else null.
   Source source_of(const Guess& guess) const;
   /// Guesses in its directory have come true before, or it is a hint: all of the shard may be fetched.
   bool is_proven(const Guess& guess) const;
-  /// Of the first windows of all guesses that stand.
+  /// Of memory, for the first windows of all guesses that stand.
   uint64_t bytes() const { return bytes_; }
   void clear();
 

@@ -166,6 +166,7 @@ TEST_CASE("nothing is written below the floor of free space, and old files leave
   const auto old = cache->open_file(object("old"), 2 * kMiB);
   REQUIRE(fill(*old, "old"));
   disk.available_bytes = 100 * kMiB + 100'000;
+  CHECK(cache->stats().free_bytes <= 100'000);
   cache.clock.advance(std::chrono::seconds(2));
   const auto file = cache->open_file(object("new"), 2 * kMiB);
   REQUIRE(file);
@@ -175,6 +176,8 @@ TEST_CASE("nothing is written below the floor of free space, and old files leave
   disk.available_bytes = UINT64_MAX;
   cache.clock.advance(std::chrono::seconds(2));
   CHECK(file->begin_fill(0) == FillAnswer::kGranted);
+  const auto stats = cache->stats();
+  CHECK(stats.free_bytes == stats.limit_bytes - stats.used_bytes);
 }
 
 TEST_CASE("a smaller limit takes effect at the next start") {

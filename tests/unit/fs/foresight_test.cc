@@ -37,7 +37,7 @@ class FakeCache final : public cache::Cache {
   void touch(const store::ObjectId&) override {}
   cache::CacheStats stats() const override {
     cache::CacheStats stats;
-    stats.limit_bytes = free_bytes;
+    stats.free_bytes = free_bytes;
     return stats;
   }
   void flush() override {}
