@@ -252,7 +252,7 @@ void Foresight::ask(const SmallFilePlan::Question& question) {
   tree_.list_unasked(question.path, [weak = weak_from_this(), question](const base::Result<ListingPtr>& listing) {
     const auto self = weak.lock();
     if (!self) return;
-    const ListingPtr known = listing ? *listing : nullptr;
+    const ListingPtr known = listing ? *listing : self->tree_.known_listing(question.path);
     const ListingFacts facts = known ? facts_of(*known) : ListingFacts();
     {
       std::lock_guard lock(self->mutex_);

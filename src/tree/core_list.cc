@@ -91,6 +91,8 @@ void Core::list_unasked(std::string_view path, ListDone done) {
     std::lock_guard lock(mutex_);
     closed = closed_;
     known = old_listing(path);
+    const bool late = known && is_late(time_left(known->listed_at, clock_.now(), options_.metadata_ttl));
+    if (late && !store_is_silent()) known = nullptr;
     if (!closed && !known) {
       const auto place = listings_.find(path);
       const auto flight = place != listings_.end() ? place->second : make_listing(path, store::Priority::kWarm, later);

@@ -94,8 +94,8 @@ class Tree {
   /// As `enter`, but makes no node and counts nothing: the object behind a listed name, by the newest that is known of
   /// it. Nothing: it is a directory, or is known to be gone.
   virtual std::optional<store::ObjectInfo> known_file(std::string_view directory, const ListedName& listed) = 0;
-  /// The known listing, else the store's, at the lowest priority. Errors: as list; kUnsupported: it is too long for
-  /// names that nobody asked for.
+  /// The known listing while its names are in the first half of their lifetime, else the store's, at the lowest
+  /// priority. Errors: as list; kUnsupported: it is too long for names that nobody asked for.
   virtual void list_unasked(std::string_view directory,
                             std::function<void(base::Result<std::shared_ptr<const Listing>>)> done) = 0;
 

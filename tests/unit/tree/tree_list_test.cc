@@ -405,6 +405,14 @@ TEST_CASE("a listing that nobody asked for is asked for last, once, and not with
   AwaitedListing known;
   at.tree->list_unasked("d", known.done());
   CHECK(known.here());
+  at.store.take_calls();
+  at.clock.advance(seconds(31));
+  AwaitedListing late;
+  at.tree->list_unasked("d", late.done());
+  CHECK_FALSE(late.here());
+  at.store.run_all();
+  CHECK(at.store.take_calls().size() == 2);
+  CHECK(*late.get() == at.tree->known_listing("d"));
   AwaitedListing too_long, none;
   at.tree->list_unasked("long", too_long.done());
   at.tree->list_unasked("none", none.done());
