@@ -319,7 +319,7 @@ void Foresight::fetch_shard(const ShardPlan::Guess& guess) {
                        if (self->closed_) return;
                        if (in_cache) self->shards_.in_cache(guess);
                        const bool more = guess.listed().size_bytes > window && self->shards_.is_proven(guess);
-                        if (more) self->first_windows_there_.push_back(guess);
+                       if (more) self->first_windows_there_.push_back(guess);
                      }
                      self->wake();
                    });
