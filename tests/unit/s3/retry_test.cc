@@ -64,16 +64,16 @@ TEST_CASE("the bandwidth limit is a debt in time") {
   BandwidthLimit limit(1000000);
   const base::SteadyTime start{1h};
   CHECK(limit.debt(false, start) == 0ns);
-  limit.took(1000000, false, start);  // a second's worth, less the burst of 20 ms
-  CHECK(limit.debt(false, start) == 980ms);
-  CHECK(limit.debt(false, start + 980ms) == 0ns);
-  for (int i = 0; i < 100; ++i) limit.took(10000, false, start + 980ms);
-  CHECK(limit.debt(false, start + 980ms) == 1s);
+  limit.took(1000000, false, start);  // a second's worth, less the burst of 100 ms
+  CHECK(limit.debt(false, start) == 900ms);
+  CHECK(limit.debt(false, start + 900ms) == 0ns);
+  for (int i = 0; i < 100; ++i) limit.took(10000, false, start + 900ms);
+  CHECK(limit.debt(false, start + 900ms) == 1s);
   // What is urgent does not wait for the rest, but the rest waits for it, and it for itself.
-  CHECK(limit.debt(true, start + 980ms) == 0ns);
-  limit.took(500000, true, start + 980ms);
-  CHECK(limit.debt(true, start + 980ms) == 480ms);
-  CHECK(limit.debt(false, start + 980ms) == 1500ms);
+  CHECK(limit.debt(true, start + 900ms) == 0ns);
+  limit.took(500000, true, start + 900ms);
+  CHECK(limit.debt(true, start + 900ms) == 400ms);
+  CHECK(limit.debt(false, start + 900ms) == 1500ms);
   BandwidthLimit none(0);
   none.took(1u << 30, true, start);
   CHECK(none.debt(true, start) == 0ns);
