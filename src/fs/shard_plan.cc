@@ -20,6 +20,9 @@ constexpr size_t kQueueLimit = 256;
 // An open of one of so many last ones is no step. Source: MDS opens a shard for every sample, two to eight workers each
 // another one.
 constexpr size_t kRecentNames = 32;
+// Shards that are remembered though they are closed, or open at once before they are forgotten. Source: MDS opens a
+// shard for every sample.
+constexpr size_t kOpenLimit = 256;
 // So many processes that read one shard at once are no workers of a DataLoader: those take a shard each.
 constexpr size_t kCrowd = 3;
 
@@ -45,7 +48,8 @@ struct ShardPlan::Directory {
   bool proven = false;   // one that had begun was opened
   bool crowded = false;  // a shard was read by several processes at once, to its end
 
-  /// Of a shard that is open: what its opens made expect, until its reader goes through it.
+  /// Of a shard that is open, or was opened lately and not gone through (a look at its head comes before the scan):
+  /// what its opens made expect.
   struct Open {
     unsigned handles = 0;
     std::set<uint32_t> processes;  // no more than make a crowd
@@ -127,7 +131,10 @@ void ShardPlan::on_scan(const std::string& path, std::string_view name) {
   open->second.crowd = open->second.processes.size() >= kCrowd;
   if (open->second.crowd && !directory->crowded) return;
   auto expected = std::exchange(open->second.expected, {});
-  std::erase_if(expected, [&](const auto& guess) { return directory->open.contains(guess.name); });
+  std::erase_if(expected, [&](const auto& guess) {
+    const auto other = directory->open.find(guess.name);
+    return other != directory->open.end() && other->second.handles > 0;
+  });
   add(directory, std::move(expected));
 }
 
@@ -139,7 +146,10 @@ void ShardPlan::on_close(const std::string& path, std::string_view name) {
   const auto open = directory.open.find(name);
   if (open == directory.open.end() || --open->second.handles > 0) return;
   directory.crowded = directory.crowded || open->second.crowd;
-  directory.open.erase(open);
+  open->second.processes.clear();
+  if (open->second.expected.empty()) directory.open.erase(open);
+  if (directory.open.size() <= kOpenLimit) return;
+  std::erase_if(directory.open, [](const auto& entry) { return entry.second.handles == 0; });
 }
 
 size_t ShardPlan::hint(const std::string& path, const ListingPtr& listing, std::vector<std::string> names,

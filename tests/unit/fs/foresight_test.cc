@@ -363,6 +363,15 @@ TEST_CASE("a shard that is opened for every sample, or read here and there, make
   CHECK(at.asked(shard(1), kShardBytes).empty());
 }
 
+TEST_CASE("a look at a shard before it is read does not hide what comes next") {
+  At at;
+  at.tree.know("d", shards(10));
+  at.open(shard(0), kShardBytes);
+  at.foresight->on_close(at.info(shard(0), kShardBytes));
+  at.scan(shard(0), kShardBytes);
+  CHECK(ranges(at.asked(shard(1), kShardBytes)) == std::vector{kFirstWindow});
+}
+
 TEST_CASE("what the kernel reads by itself is not seen: its open is enough") {
   At at;
   at.tree.know("d", shards(10));
