@@ -53,7 +53,7 @@ class Buffer {
   const size_t size_;
 };
 
-/// Buffers of one size, reused. The pool outlives its buffers.
+/// Buffers of one size, reused. The pool outlives its buffers. Up to a huge page more than is in use may be mapped.
 class BufferPool {
  public:
   BufferPool(ByteBudget& budget, size_t buffer_bytes, size_t idle_limit);
@@ -72,6 +72,8 @@ class BufferPool {
   friend class Buffer;
   void give_back(std::byte* data);
   std::byte* take_memory();
+  /// New memory, in huge pages where buffers fit into one; what is more than one buffer waits in idle_.
+  std::byte* map_memory();
   void unmap(std::byte* data) const;
 
   ByteBudget& budget_;

@@ -178,3 +178,29 @@ TEST_CASE("threads take and give back, each with its own memory") {
 
 }  // namespace
 }  // namespace shardfs::base
+
+TEST_CASE("buffers that fit into a huge page lie in one, each its own") {
+  constexpr size_t kMiB = 1 << 20;
+  ByteBudget budget(8 * kMiB);
+  BufferPool pool(budget, kMiB, 8);
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  std::set<std::byte*> places;
+  for (int i = 0; i < 8; ++i) {
+    buffers.push_back(pool.try_take());
+    REQUIRE(buffers.back());
+    std::memset(buffers.back()->data(), i, kMiB);
+    places.insert(buffers.back()->data());
+  }
+  CHECK_FALSE(pool.try_take());
+  CHECK(places.size() == 8);
+  for (size_t i = 0; i < 8; i += 2) {
+    const auto a = reinterpret_cast<uintptr_t>(buffers[i]->data()),
+               b = reinterpret_cast<uintptr_t>(buffers[i + 1]->data());
+    CHECK(a / (2 * kMiB) == b / (2 * kMiB));
+    CHECK(buffers[i]->data()[kMiB - 1] == std::byte(i));
+    CHECK(buffers[i + 1]->data()[0] == std::byte(i + 1));
+  }
+  buffers.clear();
+  pool.release_idle();
+  for (std::byte* data : places) CHECK(::msync(data, kMiB, MS_ASYNC) != 0);  // ENOMEM: not mapped
+}
