@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <limits>
+#include <set>
 #include <thread>
 
 namespace shardfs::base {
@@ -176,9 +177,6 @@ TEST_CASE("threads take and give back, each with its own memory") {
   CHECK(budget.used_bytes() == 0);
 }
 
-}  // namespace
-}  // namespace shardfs::base
-
 TEST_CASE("buffers that fit into a huge page lie in one, each its own") {
   constexpr size_t kMiB = 1 << 20;
   ByteBudget budget(8 * kMiB);
@@ -204,3 +202,6 @@ TEST_CASE("buffers that fit into a huge page lie in one, each its own") {
   pool.release_idle();
   for (std::byte* data : places) CHECK(::msync(data, kMiB, MS_ASYNC) != 0);  // ENOMEM: not mapped
 }
+
+}  // namespace
+}  // namespace shardfs::base
