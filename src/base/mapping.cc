@@ -125,6 +125,4 @@ Mapping::~Mapping() {
 
 bool Mapping::torn() const { return guarded_ != nullptr && guarded_->torn; }
 
-void Mapping::lock_in_memory() { ::mlock(data_, bytes_); }
-
 }  // namespace shardfs::base

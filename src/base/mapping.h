@@ -25,8 +25,6 @@ class Mapping {
   const std::byte* data() const { return data_; }
   /// Some read found no bytes and got zeros.
   bool torn() const;
-  /// Keeps the pages in memory; without the right to it: goes without.
-  void lock_in_memory();
 
  private:
   struct Guarded;

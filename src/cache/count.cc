@@ -101,7 +101,7 @@ class Count {
 
   uint64_t cost_of_map(const FileKey& key, int data_fd) {
     const std::string map_path = core_.folder.path_of(key, FileKind::kMap);
-    auto map = MapFile::open(core_.disk, map_path, MapFile::Residence::kPageable);
+    auto map = MapFile::open(core_.disk, map_path);
     const auto data = core_.disk.stat(data_fd);
     if (!data) return 0;
     const bool damaged =
@@ -152,7 +152,7 @@ Result<void> fill_index(Core& core) {
   const auto note = [&](const FoundFile& file) {
     if (!file.map) return;
     const std::string path = core.folder.path_of(file.key, FileKind::kMap);
-    if (const auto map = MapFile::open(core.disk, path, MapFile::Residence::kPageable)) {
+    if (const auto map = MapFile::open(core.disk, path)) {
       noting.note(row_of(file.key, *map));
     }
   };

@@ -105,7 +105,7 @@ std::vector<std::byte> MapFile::image(const store::ObjectId& id, uint64_t size_b
   return bytes;
 }
 
-Result<MapFile> MapFile::open(base::Disk& disk, const std::string& path, Residence residence) {
+Result<MapFile> MapFile::open(base::Disk& disk, const std::string& path) {
   const auto damaged = [&](const char* what) { return base::fail(Code::kInvalid, "map " + path + ": " + what); };
   MapFile map;
   auto fd = disk.open(path, O_RDWR);
@@ -144,7 +144,6 @@ Result<MapFile> MapFile::open(base::Disk& disk, const std::string& path, Residen
   auto mapping = base::Mapping::open(map.fd(), map.file_bytes_);
   if (!mapping) return tl::unexpected(mapping.error());
   map.mapping_ = std::move(*mapping);
-  if (residence == Residence::kLocked) map.mapping_.lock_in_memory();
   return map;
 }
 

@@ -34,14 +34,12 @@ uint64_t checksum_of(std::span<const std::byte> block);
 
 class MapFile {
  public:
-  enum class Residence { kPageable, kLocked };  // kLocked: tried, so that a dying disk can't take pages away
-
   /// A whole new map file: nothing is present.
   static std::vector<std::byte> image(const store::ObjectId& id, uint64_t size_bytes, int64_t last_use_ms);
   /// Of image().
   static uint64_t image_bytes(const store::ObjectId& id, uint64_t size_bytes);
   /// Errors: kNotFound; kInvalid: damaged or cut; kUnsupported: of a newer format; kCacheIo.
-  static base::Result<MapFile> open(base::Disk& disk, const std::string& path, Residence residence);
+  static base::Result<MapFile> open(base::Disk& disk, const std::string& path);
 
   MapFile(MapFile&& other) noexcept;
   MapFile& operator=(MapFile&& other) = delete;

@@ -54,7 +54,7 @@ Result<OpenPair> open_pair(Core& core, const FileKey& key, const store::ObjectId
     const auto stat = core.disk.stat(fd->get());
     if (!stat) return tl::unexpected(stat.error());
     if (stat->links == 0) continue;
-    auto map = MapFile::open(core.disk, map_path, MapFile::Residence::kLocked);
+    auto map = MapFile::open(core.disk, map_path);
     if (map && !map->dead() && stat->size_bytes == map->size_bytes()) {
       if (map->id() != id || map->size_bytes() != size_bytes) {
         return base::fail(Code::kIntegrity, "two objects have the hash of " + data_path);
@@ -105,7 +105,7 @@ Result<OpenPair> make_pair(Core& core, const FileKey& key, const store::ObjectId
     static_cast<void>(core.disk.unlink(data_path));
     return give_up(done.error());
   }
-  auto map = MapFile::open(core.disk, core.folder.path_of(key, FileKind::kMap), MapFile::Residence::kLocked);
+  auto map = MapFile::open(core.disk, core.folder.path_of(key, FileKind::kMap));
   if (!map) return tl::unexpected(map.error());
   if (!try_lock(fd->get(), LockKind::kShared, kOpenLock)) return base::fail(Code::kCacheIo, "no lock on " + data_path);
   unlock(fd->get(), kPinLock);

@@ -29,7 +29,7 @@ uint64_t charge_of_map(const Core& core, const MapFile& map) {
 }  // namespace
 
 Result<uint64_t> charge_of(Core& core, const std::string& map_path) {
-  const auto map = MapFile::open(core.disk, map_path, MapFile::Residence::kPageable);
+  const auto map = MapFile::open(core.disk, map_path);
   if (!map) return tl::unexpected(map.error());
   return charge_of_map(core, *map);
 }
@@ -81,7 +81,7 @@ bool mark_open_file_dead(Core& core, const FileKey& key) {
   auto fd = core.disk.open(core.folder.path_of(key, FileKind::kData), O_RDWR);
   if (!fd || !try_lock(fd->get(), LockKind::kExclusive, kPinLock)) return false;
   if (first_locked(fd->get(), kOpenLock).empty()) return false;
-  auto map = MapFile::open(core.disk, core.folder.path_of(key, FileKind::kMap), MapFile::Residence::kPageable);
+  auto map = MapFile::open(core.disk, core.folder.path_of(key, FileKind::kMap));
   return map && !map->dead() && map->set_dead(core.disk).has_value();
 }
 

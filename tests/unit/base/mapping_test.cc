@@ -41,7 +41,6 @@ TEST_CASE("a file that is cut while it is mapped reads as zeros, and others are 
   auto other = Mapping::open(whole.get(), 3 * kPage);
   REQUIRE(mapping);
   REQUIRE(other);
-  mapping->lock_in_memory();
   CHECK(at(*mapping, 2 * kPage) == 1);
   REQUIRE(disk.resize(cut.get(), kPage));
   CHECK(at(*mapping, 0) == 1);
