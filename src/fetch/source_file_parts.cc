@@ -220,10 +220,11 @@ void SourceFileImpl::settle_failed_part(const Part& part, const base::Error& err
 void SourceFileImpl::end_part(const std::shared_ptr<Part>& part, const base::Result<void>& result) {
   std::vector<Ended> ended;
   std::vector<uint32_t> unfilled;
-  bool changed_now = false;
+  bool changed_now = false, is_open = false;
   bool demand = false, again = false;
   {
     std::lock_guard lock(mutex_);
+    is_open = handles_ > 0;
     std::erase(parts_, part);
     shared_.metrics.parts.add(-1);
     const uint32_t first = block_of(part->range.begin);
@@ -258,7 +259,12 @@ void SourceFileImpl::end_part(const std::shared_ptr<Part>& part, const base::Res
   for (const uint32_t block : unfilled) part->target->abandon_fill(block);
   for (auto& [read, error] : ended) end_read(read, std::move(error));
   if (changed_now) {
-    base::log_warning("{}: changed or deleted at the store while it was open: {}", info_.key, changed_->message);
+    // A guess may name what is no more.
+    if (is_open) {
+      base::log_warning("{}: changed or deleted at the store while it was open: {}", info_.key, changed_->message);
+    } else {
+      base::log_debug("{}: changed or deleted at the store: {}", info_.key, changed_->message);
+    }
     if (shared_.on_changed) shared_.on_changed(info_);
   }
   part->buffers.clear();

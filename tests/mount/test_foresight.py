@@ -170,6 +170,8 @@ def test_objects_deleted_under_the_prediction(store, mount):
     for i in range(8):
         read_and_compare(mounted, f"d/{names[i]}", SMALL, i)
     until(lambda: len(gets(store)) == 8 + 64, lambda: f"the next 64 are asked for; {len(gets(store)) - 8} are")
+    until(lambda: mounted.stats()["metrics"]["gauges"]["fetch_parts"] == 0, "all have ended")
+    assert "while it was open" not in mounted.log
     for i in range(8, 100):
         if i >= 50 and i % 2 == 0:
             with pytest.raises(OSError):
