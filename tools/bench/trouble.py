@@ -56,7 +56,7 @@ def refusals(bench):
             for seed, name in enumerate(names):
                 store.put_generated(f"shards/{name}", size, seed=seed)
             if limit:
-                store.fault("crowded", at_once=limit, times=-1)
+                store.fault("status", match={"kind": "get"}, concurrent_above=limit, times=-1)
             with bench.mount(store, "shards/", *options) as mount:
                 seconds, total = mb_per_s(mount, [mount.path / name for name in names])
                 stats = store.stats()
