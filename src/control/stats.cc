@@ -154,6 +154,9 @@ json stalled(const Registry& registry) {
 json files_of(const MountFacts& facts) {
   json list = json::array();
   for (const auto& file : facts.files) {
+    json streams = json::array();
+    for (const auto& stream : file.streams)
+      streams.push_back({{"begin", stream.begin}, {"next", stream.next}, {"window_end", stream.window_end}});
     list.push_back({{"key", file.key},
                     {"size_bytes", file.size_bytes},
                     {"pattern", file.pattern},
@@ -161,7 +164,8 @@ json files_of(const MountFacts& facts) {
                     {"resident_bytes", file.resident_bytes},
                     {"memory_bytes", file.memory_bytes},
                     {"parts", file.parts},
-                    {"parked_reads", file.parked_reads}});
+                    {"parked_reads", file.parked_reads},
+                    {"streams", std::move(streams)}});
   }
   return list;
 }

@@ -88,7 +88,8 @@ class SourceFile {
   virtual Backing backing() = 0;
   /// The bytes of it that are resident in the cache.
   virtual uint64_t cached_bytes() = 0;
-  /// "complete", "reading: whole, 12 of 32 blocks, 4 parts under way, 1 read parked", for the xattr user.shardfs.state.
+  /// "complete", "reading: whole, 12 of 32 blocks, 4 parts under way, 1 read parked, 1 stream, next at 131072", for the
+  /// xattr user.shardfs.state.
   virtual std::string state() = 0;
 };
 

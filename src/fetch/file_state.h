@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "readahead/policy.h"
 
 namespace shardfs::fetch {
 
@@ -16,6 +19,7 @@ struct FileState {
   uint64_t memory_bytes = 0;    // its buffers
   size_t parts = 0;             // under way
   size_t parked_reads = 0;
+  std::vector<readahead::StreamState> streams;
 };
 
 }  // namespace shardfs::fetch

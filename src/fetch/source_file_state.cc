@@ -32,6 +32,7 @@ FileState SourceFileImpl::state_now() const {
   state.resident_bytes = cache_file_ && !cache_file_->dead() ? cache_file_->resident_bytes() : 0;
   for (const auto& [number, block] : memory_.all())
     if (block.full && !in_cache(number)) state.resident_bytes += memory_.range_of(number).size();
+  state.streams = policy_.streams();
   return state;
 }
 
@@ -45,9 +46,13 @@ std::string SourceFileImpl::state() {
   if (cache_file_ && cache_file_->complete()) return cache_file_->verified() ? "complete" : "complete, being verified";
   const FileState now = state_now();
   const auto blocks = [](uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes; };
-  return fmt::format("{}: {}, {} of {}, {} under way, {} parked", handles_ > 0 ? "reading" : "not open", now.pattern,
-                     blocks(now.resident_bytes), counted(blocks(now.size_bytes), "block", "blocks"),
-                     counted(now.parts, "part", "parts"), counted(now.parked_reads, "read", "reads"));
+  std::string streams;
+  for (const auto& stream : now.streams)
+    streams += fmt::format("{}{}", streams.empty() ? ", next at " : ", ", stream.next);
+  return fmt::format("{}: {}, {} of {}, {} under way, {} parked, {}{}", handles_ > 0 ? "reading" : "not open",
+                     now.pattern, blocks(now.resident_bytes), counted(blocks(now.size_bytes), "block", "blocks"),
+                     counted(now.parts, "part", "parts"), counted(now.parked_reads, "read", "reads"),
+                     counted(now.streams.size(), "stream", "streams"), streams);
 }
 
 void SourceFileImpl::count_stall(const Parked& read, const Part* part, base::SteadyTime now) {

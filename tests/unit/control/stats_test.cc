@@ -13,7 +13,7 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const MountFacts kFacts = {"s3://bucket/prefix", "/data", "1.2.3", 61.5, false, "no CAP_SYS_ADMIN", 4711};
+const MountFacts kFacts = {"s3://bucket/prefix", "/data", "1.2.3", 61.5, false, "no CAP_SYS_ADMIN", 4711, {}};
 
 json snapshot(const base::Metrics& metrics) { return json::parse(stats_json(kFacts, metrics)); }
 
@@ -119,7 +119,7 @@ TEST_CASE("what was served, wasted and waited for, by its reason") {
   metrics.counter("fetch_hedges_won").add(2);
   metrics.counter("fetch_preempted_parts").add(1);
   MountFacts facts = kFacts;
-  facts.files.push_back({"train/00.tar", 8 << 20, "whole", 1, 2 << 20, 1 << 20, 4, 0});
+  facts.files.push_back({"train/00.tar", 8 << 20, "whole", 1, 2 << 20, 1 << 20, 4, 0, {{0, 1 << 20, 3 << 20}}});
   const auto made = stats_json(facts, metrics);
   stats = json::parse(made);
   CHECK(stats["served_bytes"]["next_shard"] == 1 << 20);
@@ -137,7 +137,8 @@ TEST_CASE("what was served, wasted and waited for, by its reason") {
                                   {"resident_bytes", 2 << 20},
                                   {"memory_bytes", 1 << 20},
                                   {"parts", 4},
-                                  {"parked_reads", 0}});
+                                  {"parked_reads", 0},
+                                  {"streams", {{{"begin", 0}, {"next", 1 << 20}, {"window_end", 3 << 20}}}}});
   const auto text = stats_text(made);
   REQUIRE(text.has_value());
   for (const char* shown : {"next_shard 1 MiB", "5 MiB (readahead 1 MiB, warm 4 MiB)", "first_byte 1.5 s",

@@ -115,7 +115,10 @@ TEST_CASE("a file tells what it is doing") {
   CHECK(state.parts == parts);
   CHECK(state.parked_reads == 1);
   CHECK(state.resident_bytes == 0);
+  REQUIRE(state.streams.size() == 1);
+  CHECK(state.streams[0].next == 4096);
   CHECK(file->state().find("reading: ") == 0);
+  CHECK(file->state().find(", 1 stream, next at 4096") != std::string::npos);
   CHECK(file->state().find(" 0 of 20 blocks, ") != std::string::npos);
   CHECK(file->state().find(" under way, 1 read parked") != std::string::npos);
   CHECK(rig.fetcher->in_use(0).empty());
