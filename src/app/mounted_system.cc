@@ -179,6 +179,7 @@ Result<void> MountedSystem::mount() {
   fetch::FetchOptions fetching;
   fetching.memory_bytes = options.memory_limit_bytes;
   fetching.connections = options.connections;
+  fetching.late_after = options.late_after;
   fetcher_ = fetch::Fetcher::make(fetching, {*store_, cache_.get(), *disk_pool_, *timer_, clock_, metrics_});
 
   // A name that is not known costs a HEAD: the first bytes are under way before the reader has opened it.

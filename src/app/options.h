@@ -40,6 +40,7 @@ struct MountOptions {
   cache::Eviction cache_eviction = cache::Eviction::kNextUse;
 
   uint64_t memory_limit_bytes = 256 << 20;
+  std::chrono::milliseconds late_after{200};
   std::chrono::milliseconds metadata_ttl{60000};
   std::chrono::milliseconds negative_ttl{2000};
   bool stale_if_error = true;

@@ -127,6 +127,10 @@ std::vector<Setting> make_settings() {
       {"max-bandwidth", "BYTES", store, "Bytes a second to receive, at most: 500M, 1G. Default: 0, no limit", false,
        max_bandwidth},
 
+      {"late-after", "TIME", store,
+       "Ask a second time for what is much later than usual, and at least so late: 500ms, 1s. Default: 200ms", false,
+       [](O& o, Value v) { return put(o.late_after, base::parse_duration(v)); }},
+
       {"cache-dir", "DIR", cache,
        "Cache folder on a local disk; mounts of one user share it. Default: /var/cache/shardfs "
        "for root, else $XDG_CACHE_HOME/shardfs or ~/.cache/shardfs",

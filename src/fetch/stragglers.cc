@@ -9,6 +9,7 @@ namespace shardfs::fetch {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{10};
+constexpr std::chrono::milliseconds kNever = std::chrono::hours(24);
 // Second requests, at most: one of twenty parts, and so many at once after a quiet time. Source: the design's "within a
 // budget"; stores with a bad tail have one late answer of a hundred.
 constexpr unsigned kPartsASecondLeg = 20;
@@ -55,6 +56,9 @@ void Stragglers::tick() {
     std::lock_guard lock(mutex_);
     started_ = false;
     limits = tail_.limits();
+    if (limits)
+      limits->silence =
+          std::max<std::chrono::nanoseconds>(limits->silence, std::min(shared_.options.late_after, kNever));
   }
   const auto parts = shared_.scheduler.started();
   if (limits) {

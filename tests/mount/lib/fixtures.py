@@ -110,7 +110,8 @@ def mount(request, folder):
         path.mkdir(exist_ok=True)
         wanted = {"--endpoint-url": store.endpoint, "--region": store.region, "--path-style": True,
                   "--cache-dir": folder / "cache", "--cache-size": "1G", "--cache-min-free": "0",
-                  "--log-file": folder / f"log-{number}", "--log-level": "debug"}
+                  "--log-file": folder / f"log-{number}", "--log-level": "debug",
+                  "--late-after": "60s"}  # counts of bytes hold on a busy machine, too
         wanted.update({"--" + name.replace("_", "-"): value for name, value in options.items()})
         made.append(Mount(store.url(prefix), path, env={**environment(store), **(env or {})},
                           options={name: value for name, value in wanted.items() if value is not None}))

@@ -91,6 +91,7 @@ TEST_CASE("every setting takes a sensible value in all three places") {
                            {"ca-bundle", "/etc/ca.pem"},
                            {"connections", "8"},
                            {"max-bandwidth", "100M"},
+                           {"late-after", "1s"},
                            {"cache-dir", "/tmp/cache"},
                            {"cache-size", "50%"},
                            {"cache-min-free", "1G"},
