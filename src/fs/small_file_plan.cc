@@ -71,7 +71,7 @@ struct SmallFilePlan::Family {
   bool pulled = false;        // in pulling_
   bool parent_asked = false;  // for the names of the siblings
   std::string last_opened;    // name of the sibling
-  std::vector<Sibling> siblings;
+  std::vector<Sibling> siblings;  // only while it is in pulling_: they hold directories, which hold this
   size_t next_question = 0;
   size_t questions = 0;     // under way
   size_t at = 0;            // the sibling that is pulled now
@@ -104,6 +104,10 @@ std::optional<size_t> index_of_name(const tree::Listing& listing, std::string_vi
                                       [](const tree::ListedName& a, std::string_view b) { return a.name < b; });
   if (place == listing.names.end() || place->name != name) return std::nullopt;
   return static_cast<size_t>(place - listing.names.begin());
+}
+
+SmallFilePlan::~SmallFilePlan() {
+  for (const FamilyPtr& family : pulling_) family->siblings.clear();
 }
 
 bool SmallFilePlan::needs_facts(const std::string& path, const ListingPtr& listing) const {
@@ -183,7 +187,10 @@ SmallFilePlan::Opened SmallFilePlan::on_open(const std::string& path, const List
   if (family.opens.wanted() && family.path != "/" && !family.pulled) {
     family.pulled = true;
     pulling_.push_front(directory->family);
-    if (pulling_.size() > kPullingLimit) pulling_.pop_back();
+    if (pulling_.size() > kPullingLimit) {
+      pulling_.back()->siblings.clear();
+      pulling_.pop_back();
+    }
   }
   if (!std::exchange(directory->active, true)) {
     active_.push_front(directory);
@@ -272,7 +279,8 @@ void SmallFilePlan::answer(const Question& question, ListingPtr listing, const L
   Family& family = *question.family;
   --family.questions;
   if (!question.sibling) {
-    if (!listing) return;
+    const bool pulling = std::find(pulling_.begin(), pulling_.end(), question.family) != pulling_.end();
+    if (!listing || !pulling) return;
     for (const auto& listed : listing->names) {
       if (listed.kind != tree::Kind::kDirectory) continue;
       if (family.siblings.size() >= kSiblingsLimit) {
@@ -284,6 +292,7 @@ void SmallFilePlan::answer(const Question& question, ListingPtr listing, const L
     }
     return;
   }
+  if (*question.sibling >= family.siblings.size()) return;  // given up meanwhile
   Sibling& sibling = family.siblings[*question.sibling];
   if (!listing) {
     sibling.failed = true;

@@ -41,6 +41,11 @@ class SmallFilePlan {
   using DirectoryPtr = std::shared_ptr<Directory>;
   using FamilyPtr = std::shared_ptr<Family>;
 
+  SmallFilePlan() = default;
+  ~SmallFilePlan();
+  SmallFilePlan(const SmallFilePlan&) = delete;
+  SmallFilePlan& operator=(const SmallFilePlan&) = delete;
+
   /// One file to fetch.
   struct Wanted {
     DirectoryPtr directory;
