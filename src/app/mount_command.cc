@@ -27,6 +27,7 @@ struct Arguments {
   std::string source;
   std::string mountpoint;
   std::string config;
+  std::vector<std::string> mount_words;       // of -o
   std::map<std::string, std::string> values;  // by setting name; only those whose option was given count
   std::map<std::string, CLI::Option*> given;
 };
@@ -44,6 +45,9 @@ constexpr const char* kHelp =
     "cache-size = \"500G\". The command line goes before the environment, that before the file of --config, else\n"
     "~/.config/shardfs/config.toml, then /etc/shardfs/config.toml. Keys come from where the AWS tools look for them:\n"
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else the profile files.\n"
+    "\n"
+    "In /etc/fstab (with mount.shardfs from the package):\n"
+    "  s3://my-bucket/imagenet /data shardfs cache_size=500G,_netdev,nofail 0 0\n"
     "\n"
     "Examples:\n"
     "  shardfs mount s3://my-bucket/imagenet /data\n"
@@ -82,7 +86,14 @@ int mount(const Arguments& arguments) {
   for (const auto& [name, option] : arguments.given) {
     if (option->count() > 0) command_line[name] = arguments.values.at(name);
   }
-  auto options = resolve_options(default_sources(std::move(command_line), arguments.config));
+  std::string config = arguments.config;
+  for (const std::string& words : arguments.mount_words) {
+    if (auto taken = take_mount_words(words, command_line, config); !taken) return usage_error(taken.error().message);
+  }
+  // The daemon reads it again, and its folder is "/".
+  if (!config.empty()) config = std::filesystem::absolute(config).string();
+  const auto read_options = [command_line, config] { return resolve_options(default_sources(command_line, config)); };
+  auto options = read_options();
   if (!options) return usage_error(options.error().message);
   auto source = parse_url(arguments.source);
   if (!source) return usage_error(source.error().message);
@@ -108,7 +119,7 @@ int mount(const Arguments& arguments) {
   }
   if (!options->ca_bundle.empty()) options->ca_bundle = std::filesystem::absolute(options->ca_bundle).string();
   make_variables_absolute();
-  const MountPlan plan{std::move(*source), *mountpoint, std::move(*options)};
+  const MountPlan plan{std::move(*source), *mountpoint, std::move(*options), read_options};
   if (plan.options.foreground) {
     StartReport report(-1, plan.options.log_file);
     return run_mount(plan, report);
@@ -127,6 +138,11 @@ void add_mount_command(CLI::App& app, int& exit_code) {
   command->add_option("--config", arguments->config, "Read this TOML file and no other")
       ->type_name("FILE")
       ->envname("SHARDFS_CONFIG");
+  command
+      ->add_option("-o", arguments->mount_words,
+                   "Options as in fstab, by the same names: -o allow_other,cache_size=500G,config=FILE")
+      ->type_name("WORDS")
+      ->allow_extra_args(false);
   for (const Setting& setting : settings()) {
     std::string& value = arguments->values[setting.name];
     CLI::Option* option = nullptr;

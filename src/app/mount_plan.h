@@ -2,6 +2,7 @@
 // Thread rule: plain values.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "app/options.h"
@@ -13,6 +14,7 @@ struct MountPlan {
   SourceUrl source;
   std::string mountpoint;  // canonical
   MountOptions options;
+  std::function<base::Result<MountOptions>()> read_options;  // again, from where they came from
 };
 
 }  // namespace shardfs::app

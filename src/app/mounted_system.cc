@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,8 @@
 
 #include "app/command.h"
 #include "app/message.h"
+#include "app/mountpoint.h"
+#include "app/service.h"
 #include "app/start_failure.h"
 #include "app/start_log.h"
 #include "base/log.h"
@@ -40,6 +41,8 @@ constexpr seconds kBusyDeadline{30};
 constexpr uint64_t kFirstBytes = 128 << 10;
 // Source: a job has a few dozen shards open; the answer stays below some ten KiB.
 constexpr size_t kFilesInStats = 64;
+// Source: a daemon that was unmounted just now answers what is parked and closes its cache in less.
+constexpr milliseconds kLastDaemonEnds{1000};
 // Source: statfs(2), OVERLAYFS_SUPER_MAGIC.
 constexpr long kOverlayfs = 0x794c7630;
 
@@ -49,20 +52,23 @@ extern "C" void end_session(int) {
   if (fuse::Session* const session = session_to_end) session->request_exit();
 }
 
+std::atomic<bool> reload_wanted{false};
+
+extern "C" void want_reload(int) { reload_wanted = true; }
+
+void handle(int number, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(number, &action, nullptr);
+}
+
 // Until a session is there a signal ends the process: nothing is mounted yet.
 void handle_signals(fuse::Session* session) {
   session_to_end = session;
-  struct sigaction action {};
-  action.sa_handler = session == nullptr ? SIG_IGN : end_session;
-  action.sa_flags = SA_RESTART;
-  for (const int number : {SIGTERM, SIGINT}) ::sigaction(number, &action, nullptr);
-}
-
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+  for (const int number : {SIGTERM, SIGINT}) handle(number, session == nullptr ? SIG_IGN : end_session);
+  // A terminal that was closed is no wish to reload.
+  handle(SIGHUP, session == nullptr ? SIG_IGN : ::isatty(STDERR_FILENO) != 0 ? end_session : want_reload);
 }
 
 unsigned threads_for(unsigned least, unsigned most) {
@@ -118,6 +124,7 @@ Result<void> MountedSystem::start_all() {
   auto folder = control::runtime_folder();
   if (!folder) return tl::unexpected(std::move(folder.error()));
   runtime_folder_ = std::move(*folder);
+  if (auto alone = take_mountpoint(); !alone) return alone;
   timer_ = std::make_unique<base::Timer>("timer");
   disk_pool_ = std::make_unique<base::ThreadPool>("disk", threads_for(2, 8));
   Result<void> done = open_cache();
@@ -126,6 +133,23 @@ Result<void> MountedSystem::start_all() {
   if (done) done = probe_passthrough();
   if (done) done = listen();
   return done;
+}
+
+Result<void> MountedSystem::take_mountpoint() {
+  auto lock = control::MountLock::take(runtime_folder_, plan_.mountpoint, kLastDaemonEnds);
+  const auto last = control::read_state(runtime_folder_, plan_.mountpoint);
+  if (!lock && last && control::alive(*last) && !find_mount(plan_.mountpoint)) {
+    base::log_info("the last mount on {} was detached; its daemon (process {}) lives on", plan_.mountpoint,
+                   last->process_id);
+    control::MountLock::take_away(runtime_folder_, plan_.mountpoint);
+    control::remove_state(runtime_folder_, plan_.mountpoint);
+    lock = control::MountLock::take(runtime_folder_, plan_.mountpoint, kLastDaemonEnds);
+  }
+  if (!lock) return tl::unexpected(std::move(lock.error()));
+  lock_.emplace(std::move(*lock));
+  // Somebody may have mounted between the command's look and the lock.
+  std::vector<std::string> said_by_the_command;
+  return prepare_mountpoint(plan_.mountpoint, said_by_the_command);
 }
 
 Result<void> MountedSystem::open_cache() {
@@ -259,7 +283,21 @@ HintHandler MountedSystem::hint_handler() {
 
 void MountedSystem::sample() {
   sampler_->sample();
+  if (reload_wanted.exchange(false)) disk_pool_->post([this] { reload(); });
   timer_->schedule(seconds(1), [this] { sample(); });
+}
+
+void MountedSystem::reload() {
+  notify_reloading();
+  const auto options = plan_.read_options();
+  const Result<void> done =
+      options ? base::set_up_log(options->log_level, options->log_file) : tl::unexpected(options.error());
+  if (done) {
+    base::log_info("the log's level and file are read again; other settings hold from the next mount on");
+  } else {
+    base::log_warning("SIGHUP changes nothing: {}", done.error().message);
+  }
+  notify_service("READY=1");
 }
 
 std::string MountedSystem::stats() {
@@ -297,7 +335,8 @@ MountedSystem::~MountedSystem() {
   cache_.reset();
   timer_.reset();  // its tasks use all of the above, and the sampler
   sampler_.reset();
-  if (state_written_) control::remove_state(runtime_folder_, plan_.mountpoint);
+  if (state_written_ && lock_->held()) control::remove_state(runtime_folder_, plan_.mountpoint);
+  lock_.reset();
   warn_of_what_is_left();
 }
 
@@ -321,6 +360,7 @@ int run_mount(const MountPlan& plan, StartReport& report) {
   }
   ::signal(SIGPIPE, SIG_IGN);
   raise_descriptor_limit();
+  if (plan.options.oom_score_adj) set_oom_score(*plan.options.oom_score_adj);
   warn_of_job_step();
   auto system = MountedSystem::start(plan);
   if (!system) {
@@ -330,7 +370,9 @@ int run_mount(const MountPlan& plan, StartReport& report) {
   log->release();
   base::log_info("{} is mounted on {}, shardfs {}", plan.source.text(), plan.mountpoint, version());
   if (!report.ready()) return kExitFailed;
+  notify_service(fmt::format("READY=1\nMAINPID={}\nSTATUS={} on {}", ::getpid(), plan.source.text(), plan.mountpoint));
   (*system)->wait();
+  notify_service("STOPPING=1");
   base::log_info("{} ends", plan.mountpoint);
   system->reset();
   return kExitOk;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "app/daemon.h"
@@ -17,6 +18,7 @@
 #include "base/executor.h"
 #include "base/metrics.h"
 #include "cache/cache.h"
+#include "control/mount_lock.h"
 #include "control/sampler.h"
 #include "control/server.h"
 #include "fetch/fetcher.h"
@@ -44,6 +46,7 @@ class MountedSystem {
   explicit MountedSystem(const MountPlan& plan);
 
   base::Result<void> start_all();
+  base::Result<void> take_mountpoint();
   base::Result<void> open_cache();
   base::Result<void> reach_store();
   base::Result<void> mount();
@@ -52,11 +55,13 @@ class MountedSystem {
   std::string stats();
   HintHandler hint_handler();
   void sample();
+  void reload();
   void warn_of_what_is_left() const;
 
   const MountPlan plan_;
   const base::SteadyTime started_;
   std::string runtime_folder_;
+  std::optional<control::MountLock> lock_;
   bool state_written_ = false;
   base::SystemClock clock_;
   base::SystemDisk disk_;

@@ -204,6 +204,15 @@ Result<Unmounted> unmount(const std::string& canonical_mountpoint, bool lazy) {
               fmt::format("unmount {}: fusermount3 refused; is it another user's mount?", canonical_mountpoint));
 }
 
+// Source: Documentation/filesystems/fuse.rst: a connection is named by the minor number of its device.
+bool abort_connection(const std::string& device) {
+  const size_t colon = device.find(':');
+  if (colon == std::string::npos) return false;
+  const std::string path = "/sys/fs/fuse/connections/" + device.substr(colon + 1) + "/abort";
+  const base::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file.valid() && ::write(file.get(), "1", 1) == 1;
+}
+
 std::vector<Holder> holders_of(const std::string& canonical_mountpoint) {
   std::vector<Holder> holders;
   std::error_code error;

@@ -43,6 +43,10 @@ enum class Unmounted { kDone, kNotMounted, kBusy };
 /// Errors: kPermission, kIo.
 base::Result<Unmounted> unmount(const std::string& canonical_mountpoint, bool lazy);
 
+/// Every request to this mount fails from now on. device: of its MountEntry. False: not possible here (no privilege, or
+/// /sys/fs/fuse/connections is not mounted).
+bool abort_connection(const std::string& device);
+
 /// A process that keeps a mount busy.
 struct Holder {
   int process_id = 0;

@@ -33,6 +33,9 @@ constexpr const char* kStoreVariables[] = {
     "all_proxy",
 };
 
+// A mount that ends takes its job with it: ended after ordinary processes, before the node's own services (-1000).
+constexpr int kRootOomScore = -500;
+
 std::optional<std::string> real_environment(const std::string& variable) {
   const char* const value = ::getenv(variable.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
@@ -122,6 +125,7 @@ Result<MountOptions> resolve_options(const OptionSources& sources) {
   options.uid = ::geteuid();
   options.gid = ::getegid();
   options.allow_other = ::geteuid() == 0;
+  if (::geteuid() == 0) options.oom_score_adj = kRootOomScore;
   options.store_given_by_job = environment_names_a_store(sources);
 
   for (const auto& file : sources.files) {

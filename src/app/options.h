@@ -60,6 +60,7 @@ struct MountOptions {
   bool foreground = false;
   base::LogLevel log_level = base::LogLevel::kWarning;
   std::string log_file;  // empty: standard error in the foreground, else nowhere
+  std::optional<int> oom_score_adj;
 
   /// Endpoint, CA, keys or their choice came from the command line or the environment, not from a file of the site.
   bool store_given_by_job = false;
@@ -104,6 +105,12 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& names
 /// Values by setting name from TOML text; `origin` names it in messages. Errors: kInvalid (not TOML, unknown key, a
 /// value of a wrong type).
 base::Result<std::map<std::string, std::string>> parse_toml(const std::string& text, const std::string& origin);
+
+/// Settings from the words of `mount -o`, separated by commas ("\\," is one in a value): "cache_size=5G", "path_style".
+/// "config=FILE" goes to `config`. Words for mount(8) itself and for systemd are passed over.
+/// Errors: kInvalid for a word that is neither.
+base::Result<void> take_mount_words(const std::string& words, std::map<std::string, std::string>& values,
+                                    std::string& config);
 
 /// "SHARDFS_CACHE_SIZE" for "cache-size".
 std::string variable_of(const std::string& setting_name);

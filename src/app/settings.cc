@@ -183,6 +183,10 @@ std::vector<Setting> make_settings() {
        [](O& o, Value v) { return put(o.log_level, base::parse_log_level(v)); }},
       {"log-file", "FILE", daemon, "Append log lines to it. Default: standard error in the foreground, else none",
        false, log_file},
+      {"oom-score-adj", "N", daemon,
+       "How readily the kernel ends the daemon when memory is short, -1000 (never) to 1000. Default: -500 for root, "
+       "else the caller's",
+       false, [](O& o, Value v) { return put(o.oom_score_adj, whole_number<int>(v, -1000, 1000)); }},
   };
 }
 

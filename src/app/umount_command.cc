@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "app/mountpoint.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "control/mount_lock.h"
 #include "control/socket_path.h"
 
 namespace shardfs::app {
@@ -25,6 +27,7 @@ using SteadyClock = std::chrono::steady_clock;
 struct Arguments {
   std::string mountpoint;
   bool lazy = false;
+  bool force = false;
   std::string timeout = "30s";
 };
 
@@ -51,7 +54,12 @@ class Daemon {
     }
     return true;
   }
-  void remove_files() const { control::remove_state(folder_, mountpoint_); }
+  void kill() const { ::syscall(SYS_pidfd_send_signal, process_.get(), SIGKILL, nullptr, 0); }
+  void remove_files() const {
+    // Of a daemon that was killed; one that lives removes its own.
+    const auto lock = control::MountLock::take(folder_, mountpoint_, milliseconds(0));
+    if (lock) control::remove_state(folder_, mountpoint_);
+  }
 
  private:
   std::string folder_;
@@ -60,11 +68,13 @@ class Daemon {
   base::UniqueFd process_;
 };
 
-void print_holders(const std::string& mountpoint) {
+void print_holders(const std::string& mountpoint, bool goes_anyway) {
   const auto holders = holders_of(mountpoint);
-  print_error(fmt::format("{} is busy{}", mountpoint,
-                          holders.empty() ? ", by a process that this user can't see or a mount within it"
-                                          : "; end these processes, or use --lazy:"));
+  const std::string what = fmt::format("{} is busy{}", mountpoint,
+                                       holders.empty() ? ", by a process that this user can't see or a mount within it"
+                                       : goes_anyway   ? ", by:"
+                                                       : "; end these processes, or use --lazy:");
+  goes_anyway ? print_note(what) : print_error(what);
   for (const Holder& holder : holders) {
     fmt::print(stderr, "  {} ({}): {}\n", holder.process_id, holder.name, holder.how);
   }
@@ -77,6 +87,20 @@ base::Result<Unmounted> unmount_patiently(const std::string& mountpoint, SteadyC
     if (!result || *result != Unmounted::kBusy || SteadyClock::now() >= deadline) return result;
     ::poll(nullptr, 0, 50);
   }
+}
+
+// Ends a daemon whose mount is detached. False: it is still there.
+bool end_daemon(const Daemon& daemon, const std::string& device, const std::string& mountpoint) {
+  // Source: an aborted connection answers at once; a process that was killed is gone as soon as the kernel lets go of
+  // it.
+  constexpr milliseconds kPatience{5000};
+  if (abort_connection(device)) {
+    print_note(fmt::format("{}: aborted its connection; what is open there now fails", mountpoint));
+    if (daemon.wait_until(SteadyClock::now() + kPatience)) return true;
+  }
+  print_note(fmt::format("{}: killed its daemon (process {})", mountpoint, daemon.process_id()));
+  daemon.kill();
+  return daemon.wait_until(SteadyClock::now() + kPatience);
 }
 
 int umount(const Arguments& arguments) {
@@ -111,7 +135,8 @@ int umount(const Arguments& arguments) {
   } else {
     // Source: long enough for a process that was killed just now, short for somebody who waits at a prompt.
     auto result = unmount_patiently(*mountpoint, std::min(deadline, SteadyClock::now() + milliseconds(1000)));
-    if (result && *result == Unmounted::kBusy && arguments.lazy) {
+    if (result && *result == Unmounted::kBusy && (arguments.lazy || arguments.force)) {
+      print_holders(*mountpoint, true);
       result = unmount(*mountpoint, true);
       detached = true;
     }
@@ -120,16 +145,17 @@ int umount(const Arguments& arguments) {
       return kExitFailed;
     }
     if (*result == Unmounted::kBusy) {
-      print_holders(*mountpoint);
+      print_holders(*mountpoint, false);
       return kExitFailed;
     }
   }
-  if (detached) {
+  if (detached && !arguments.force) {
     print_note(fmt::format("{} is detached; its daemon{} ends when the last file is closed", *mountpoint,
                            daemon.alive() ? fmt::format(" (process {})", daemon.process_id()) : ""));
     return kExitOk;
   }
-  if (!daemon.wait_until(deadline)) {
+  if (!daemon.wait_until(deadline) &&
+      !(arguments.force && end_daemon(daemon, entry ? entry->device : "", *mountpoint))) {
     print_error(fmt::format("{} is unmounted, but its daemon (process {}) has not ended within {}", *mountpoint,
                             daemon.process_id(), arguments.timeout));
     return kExitFailed;
@@ -146,6 +172,9 @@ void add_umount_command(CLI::App& app, int& exit_code) {
   command->add_option("DIR", arguments->mountpoint, "The mountpoint")->required();
   command->add_flag("--lazy", arguments->lazy,
                     "If it is busy, detach it: the name goes now, the daemon with the last open file");
+  command->add_flag("--force", arguments->force,
+                    "As --lazy, and what has not ended in time is ended: the FUSE connection is aborted, then the "
+                    "daemon killed");
   command->add_option("--timeout", arguments->timeout, "How long to wait for the daemon's end. Default: 30s")
       ->type_name("TIME");
   command->footer(
@@ -154,7 +183,7 @@ void add_umount_command(CLI::App& app, int& exit_code) {
       "\n"
       "Examples:\n"
       "  shardfs umount /data\n"
-      "  shardfs umount --lazy --timeout 10s /data      in a Slurm epilog");
+      "  shardfs umount --force --timeout 10s /data      whatever holds it");
   command->callback([arguments, &exit_code] { exit_code = umount(*arguments); });
 }
 

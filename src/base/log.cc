@@ -2,13 +2,18 @@
 
 #include <fcntl.h>
 #include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <unordered_set>
@@ -18,9 +23,36 @@
 namespace shardfs::base {
 namespace {
 
-std::shared_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink) {
+// The journal has a time of its own, and takes the level from a line's beginning. Source: sd-daemon(3),
+// systemd.exec(5).
+class JournalLevel final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& line) override {
+    const int level = message.level >= spdlog::level::err    ? 3
+                      : message.level == spdlog::level::warn ? 4
+                      : message.level == spdlog::level::info ? 6
+                                                             : 7;
+    fmt::format_to(std::back_inserter(line), "<{}>", level);
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<JournalLevel>(); }
+};
+
+bool standard_error_is_the_journal() {
+  const char* const stream = ::getenv("JOURNAL_STREAM");
+  struct stat found {};
+  return stream != nullptr && ::fstat(STDERR_FILENO, &found) == 0 &&
+         fmt::format("{}:{}", found.st_dev, found.st_ino) == stream;
+}
+
+std::shared_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink, bool journal = false) {
   auto logger = std::make_shared<spdlog::logger>("shardfs", std::move(sink));
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  if (journal) {
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<JournalLevel>('*').set_pattern("%*%v");
+    logger->set_formatter(std::move(formatter));
+  } else {
+    logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  }
   logger->set_level(spdlog::level::trace);  // log_enabled decides
   logger->flush_on(spdlog::level::info);    // info lines are rare, and someone may follow the file
   return logger;
@@ -91,7 +123,7 @@ Result<void> set_up_log(LogLevel level, const std::string& file) {
       return fail(Code::kIo, fmt::format("open the log file {}: {}", file, error.what()));
     }
   }
-  auto logger = make_logger(std::move(sink));
+  auto logger = make_logger(std::move(sink), file.empty() && standard_error_is_the_journal());
   State& log = state();
   std::lock_guard lock(log.mutex);
   log.logger.swap(logger);

@@ -174,6 +174,10 @@ Result<void> write_state(const std::string& folder, const MountState& state) {
   return {};
 }
 
+std::string lock_path(const std::string& folder, const std::string& canonical_mountpoint) {
+  return fmt::format("{}/{}.lock", folder, name_of(canonical_mountpoint));
+}
+
 Result<MountState> read_state(const std::string& folder, const std::string& canonical_mountpoint) {
   auto state = parse_state(state_path(folder, canonical_mountpoint));
   if (state && state->mountpoint != canonical_mountpoint) {

@@ -22,6 +22,9 @@ base::Result<std::string> canonical_mountpoint(const std::string& path);
 /// FOLDER/HASH.sock. Errors: kInvalid if the path is too long for a socket (107 bytes).
 base::Result<std::string> socket_path(const std::string& folder, const std::string& canonical_mountpoint);
 
+/// FOLDER/HASH.lock, of MountLock.
+std::string lock_path(const std::string& folder, const std::string& canonical_mountpoint);
+
 /// What `stats` without a mountpoint and `umount` need to know of a mount.
 struct MountState {
   int process_id = 0;

@@ -111,7 +111,8 @@ TEST_CASE("every setting takes a sensible value in all three places") {
                            {"fuse-threads", "4"},
                            {"foreground", "true"},
                            {"log-level", "debug"},
-                           {"log-file", "/tmp/shardfs.log"}};
+                           {"log-file", "/tmp/shardfs.log"},
+                           {"oom-score-adj", "-100"}};
   std::set<std::string> names;
   for (const Setting& setting : settings()) names.insert(setting.name);
   Given command_line;
