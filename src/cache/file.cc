@@ -40,6 +40,7 @@ File::File(std::shared_ptr<Core> core, FileKey key, OpenPair pair)
     : core_(std::move(core)),
       key_(std::move(key)),
       data_fd_(std::move(pair.data_fd)),
+      writer_(core_->disk, data_fd_.get()),
       map_(std::move(pair.map)),
       last_use_ms_(core_->wall_ms()),
       saved_use_ms_(map_.last_use_ms()) {
@@ -51,6 +52,7 @@ File::~File() {
     fills_.insert(block);  // undo_fill takes it out again
     undo_fill(block, true);
   }
+  writer_.close();
   save_use();
   core_->files->forget(key_, this);
   const auto stat = core_->disk.stat(data_fd_.get());
@@ -231,7 +233,7 @@ Result<void> File::write_block(uint32_t block, std::span<const std::byte> data) 
     undo_fill(block, false);
     return done;
   }
-  done = core_->disk.write_at(data_fd_.get(), data, bytes_of(block).begin);
+  done = writer_.write(data, bytes_of(block).begin);
   if (done) done = map_.set_present(core_->disk, block, checksum_of(data), core_->boot_tag);
   // The lock goes under the page lock: a block is either in its filler's reservation, or counted, never both.
   if (done) {
@@ -267,6 +269,7 @@ void File::abandon_fill(uint32_t block) {
 Result<bool> File::finish() {
   if (complete()) return true;
   if (dead() || !map_.all_present()) return false;
+  writer_.close();
   const bool sync = size_bytes() >= kSyncFromBytes;
   if (auto synced = sync ? core_->disk.sync(data_fd_.get()) : Result<void>(); !synced) {
     give_up("its data can't be synced", synced.error());

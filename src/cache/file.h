@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "cache/block_writer.h"
 #include "cache/cache.h"
 #include "cache/core.h"
 #include "cache/file_table.h"
@@ -62,6 +63,7 @@ class File final : public CacheFile, public std::enable_shared_from_this<File> {
   const std::shared_ptr<Core> core_;
   const FileKey key_;
   base::UniqueFd data_fd_;  // constant until the destructor
+  BlockWriter writer_;
   MapFile map_;
   mutable std::atomic<bool> all_verified_{false};  // once true it stays, as blocks of complete files never change
   std::atomic<int64_t> last_use_ms_;
