@@ -47,7 +47,7 @@ struct MountOptions {
 
   // The kernel side.
   Passthrough passthrough = Passthrough::kAuto;
-  unsigned read_ahead_kb = 0;  // 0: the kernel's own
+  unsigned read_ahead_kb = 256;  // 0: the kernel's own, 128
   bool extended_attributes = true;
   bool allow_other = false;
   uint32_t uid = 0;

@@ -159,7 +159,7 @@ std::vector<Setting> make_settings() {
        "off. Default: auto",
        false, passthrough},
       {"read-ahead-kb", "KIB", kernel,
-       "Read-ahead of the kernel on this mount, in KiB. Default: 0, the kernel's own (128)", false,
+       "Read-ahead of the kernel on this mount, in KiB; as root only. 0: the kernel's own (128). Default: 256", false,
        [](O& o, Value v) { return put(o.read_ahead_kb, whole_number<unsigned>(v, 0, 65536)); }},
       {"extended-attributes", "", kernel,
        "Show user.shardfs.*; ls -l asks for attributes of every file, and is faster without. Default: true", false,

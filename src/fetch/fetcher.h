@@ -37,7 +37,8 @@ struct FetchOptions {
   uint64_t memory_bytes = 256 << 20;  // buffers of the mount
   unsigned connections = 64;          // GETs at once
   std::chrono::milliseconds demand_deadline{300000};
-  std::chrono::milliseconds late_after{200};  // no answer is asked for a second time before. Source: docs/decisions/0009
+  std::chrono::milliseconds late_after{
+      200};  // no answer is asked for a second time before. Source: docs/decisions/0009
   readahead::PolicyLimits readahead;
 };
 

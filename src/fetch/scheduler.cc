@@ -12,12 +12,17 @@ namespace {
 
 // Parts beyond the store's connections, when it allows fewer than we have: it must see that more would be used.
 constexpr unsigned kWaitingAtTheStore = 2;
+// Blocks are not looked through again for this long, or until so many came to them. Source: without it a scan with full
+// memory cost twice the processor time.
+constexpr std::chrono::milliseconds kLookPause{2};
+constexpr unsigned kLookAfter = 4;
 
 }  // namespace
 
 Scheduler::Scheduler(Shared& shared) : shared_(shared), connections_(std::max(1u, shared.options.connections)) {}
 
 void Scheduler::enqueue(std::shared_ptr<SourceFileImpl> file, Cause cause) {
+  look_at_ = base::SteadyTime{};
   std::lock_guard lock(mutex_);
   auto& queue = queues_[index_of(cause)];
   if (std::find(queue.begin(), queue.end(), file) == queue.end()) queue.push_back(std::move(file));
@@ -157,21 +162,34 @@ void Scheduler::memory_freed() {
 }
 
 void Scheduler::add_idle(std::weak_ptr<SourceFileImpl> file, uint32_t block, bool saved) {
+  ++idle_since_look_;
   std::lock_guard lock(idle_mutex_);
   (saved ? saved_ : unsaved_).push_back({std::move(file), block});
 }
 
 bool Scheduler::evict(Cause cause) {
-  if (is_guess(cause) && drop_one(saved_, Droppable::kOfClosed)) return true;
-  if (drop_one(saved_, Droppable::kOfOpen) || drop_one(unsaved_, Droppable::kUnexpected)) return true;
-  if (cause != Cause::kDemand) return cause == Cause::kReadahead && take_back_one();
-  // At last reads that each hold a part of what they need, and no memory for the rest: one of them goes back to the
-  // start.
-  return drop_one(unsaved_, Droppable::kOfClosed) || drop_one(unsaved_, Droppable::kOfOpen) ||
-         drop_one(saved_, Droppable::kOfParked) || drop_one(unsaved_, Droppable::kOfParked);
+  const auto now = shared_.env.clock.now();
+  if (cause != Cause::kDemand && now < look_at_.load() && idle_since_look_ < kLookAfter) return false;
+  // What a scan comes to is kept for it: read from the disk it would cost more than it is worth to fetch further ahead.
+  // Of what was guessed the newest goes: its reader comes to it last.
+  if (drop_one(saved_, Droppable::kUnexpected) || drop_one(saved_, Droppable::kUnawaited, End::kNewest) ||
+      drop_one(saved_, Droppable::kOfClosed, End::kNewest) || drop_one(unsaved_, Droppable::kUnexpected)) {
+    return true;
+  }
+  if (cause == Cause::kDemand) {
+    // At last reads that each hold a part of what they need, and no memory for the rest: one of them goes back to the
+    // start.
+    return drop_one(saved_, Droppable::kOfOpen, End::kNewest) || drop_one(unsaved_, Droppable::kOfClosed) ||
+           drop_one(unsaved_, Droppable::kOfOpen) || drop_one(saved_, Droppable::kOfParked) ||
+           drop_one(unsaved_, Droppable::kOfParked);
+  }
+  if (cause == Cause::kReadahead && take_back_one()) return true;
+  look_at_ = now + kLookPause;
+  idle_since_look_ = 0;
+  return false;
 }
 
-bool Scheduler::drop_one(std::deque<IdleBlock>& blocks, Droppable which) {
+bool Scheduler::drop_one(std::deque<IdleBlock>& blocks, Droppable which, End from) {
   size_t left;
   {
     std::lock_guard lock(idle_mutex_);
@@ -182,8 +200,13 @@ bool Scheduler::drop_one(std::deque<IdleBlock>& blocks, Droppable which) {
     {
       std::lock_guard lock(idle_mutex_);
       if (blocks.empty()) return false;
-      candidate = std::move(blocks.front());
-      blocks.pop_front();
+      auto& end = from == End::kOldest ? blocks.front() : blocks.back();
+      candidate = std::move(end);
+      if (from == End::kOldest) {
+        blocks.pop_front();
+      } else {
+        blocks.pop_back();
+      }
     }
     const auto file = candidate.file.lock();
     if (!file) continue;
@@ -192,7 +215,11 @@ bool Scheduler::drop_one(std::deque<IdleBlock>& blocks, Droppable which) {
       case SourceFileImpl::Drop::kGone: break;
       case SourceFileImpl::Drop::kKept: {
         std::lock_guard lock(idle_mutex_);
-        blocks.push_back(std::move(candidate));
+        if (from == End::kOldest) {
+          blocks.push_back(std::move(candidate));
+        } else {
+          blocks.push_front(std::move(candidate));
+        }
         break;
       }
     }
@@ -218,6 +245,7 @@ bool Scheduler::take_back_one() {
 }
 
 void Scheduler::trim() {
+  look_at_ = base::SteadyTime{};
   trim(saved_);
   trim(unsaved_);
 }

@@ -24,9 +24,10 @@ struct Shared;
 
 class Scheduler {
  public:
-  /// What may be dropped: blocks of files that nobody reads or is expected to read soon; also of those that are
-  /// expected; also of open ones; also those that a parked read needs.
-  enum class Droppable { kUnexpected, kOfClosed, kOfOpen, kOfParked };
+  /// What may be dropped: blocks of files that nobody reads or is expected to read soon; also of open ones, but not
+  /// those that a scan comes to soon; also of closed ones that are expected; also of all open ones; also those that a
+  /// parked read needs.
+  enum class Droppable { kUnexpected, kUnawaited, kOfClosed, kOfOpen, kOfParked };
 
   explicit Scheduler(Shared& shared);
 
@@ -70,7 +71,8 @@ class Scheduler {
   unsigned slots() const;
   unsigned reserve() const;
   bool evict(Cause cause);
-  bool drop_one(std::deque<IdleBlock>& blocks, Droppable which);
+  enum class End { kOldest, kNewest };
+  bool drop_one(std::deque<IdleBlock>& blocks, Droppable which, End from = End::kOldest);
   bool take_back_one();
   void trim(std::deque<IdleBlock>& blocks);
 
@@ -84,7 +86,10 @@ class Scheduler {
   unsigned preempting_ = 0;           // cancelled, and not ended yet
   unsigned second_legs_ = 0;          // connections beyond one a part
   std::atomic<bool> starved_{false};  // somebody waits for memory
-  std::mutex idle_mutex_;             // guards the two below
+  // For blocks to drop: not before, but for demand. All were looked at in vain.
+  std::atomic<base::SteadyTime> look_at_{base::SteadyTime{}};
+  std::atomic<unsigned> idle_since_look_{0};  // blocks
+  std::mutex idle_mutex_;  // guards the two below
   std::deque<IdleBlock> saved_;
   std::deque<IdleBlock> unsaved_;
 };

@@ -13,6 +13,8 @@ namespace {
 // Without a cache, a file that is opened again within this time goes on being read ahead. Source: MDS opens a shard for
 // every sample, and a training step is shorter.
 constexpr std::chrono::seconds kReopenGrace{1};
+// A reader that has paused for so long leaves the memory to others. Source: a DataLoader worker's longest usual step.
+constexpr std::chrono::seconds kAwaited{2};
 // How often the cache may fail one read before the reader is told. Source: the design's "after one refetch".
 constexpr unsigned kRefetchLimit = 2;
 
@@ -53,6 +55,7 @@ void SourceFileImpl::opened(uint32_t) {
   {
     std::lock_guard lock(mutex_);
     if (handles_++ == 0) scan_told_ = false;
+    expected_until_ = std::max(expected_until_, shared_.env.clock.now() + kAwaited);
     cache_refused_ = false;  // what kept it out may be over
     changed_.reset();        // the store may have this version again, or have sent a wrong answer
     policy_.on_open();
@@ -199,15 +202,17 @@ void SourceFileImpl::park(const ParkedPtr& read, bool counted) {
       (hit ? metrics.hit_bytes : resident ? metrics.partial_hit_bytes : metrics.miss_bytes).add(range.size());
     }
     readahead::Advice advice{range, {}, {}};
+    expected_until_ = std::max(expected_until_, shared_.env.clock.now() + kAwaited);
     const bool whole_in_cache = cache_file_ && cache_file_->complete();
     const bool under_way = whole_in_cache || next_missing(range.begin, range.end) >= range.end;
     if (!counted) {
       // The cache failed it: whole blocks, so that they can be kept again, and one GET for all that wait for them.
       advice.demand = {base::align_down(range.begin, kBlockBytes), memory_.range_of(block_of(range.end - 1)).end};
-    } else if (!whole_in_cache) {
+    } else if (!whole_in_cache || !scan_told_) {
       advice = policy_.on_read(range, under_way);
       scanned = !scan_told_ && is_end_of_scan(range);
       scan_told_ = scan_told_ || scanned;
+      if (whole_in_cache) advice = {range, {}, {}};
     }
     pieces = locate(range);
     if (pieces) {

@@ -9,10 +9,13 @@ namespace shardfs::fetch {
 
 namespace {
 
-// Of a scan, left to be read. Source: 60 ms at 1 GB/s, time for a first window of the next shard at 30 ms a round trip.
+// Of a scan, left to be read. Source: at 1 GB/s, 30 ms to the first byte and 90 MB/s a connection twenty parts of 4 MiB
+// are under way; with less the connections run empty at the end of each shard (docs/decisions/0009).
 constexpr uint64_t kScanTailBytes = 64 << 20;
-// A run this long is a scan. Source: readahead::PolicyLimits::run_bytes.
+// A run this long is a scan. Source: readahead::PolicyLimits::run_bytes. And of a shard at least a quarter, so that a
+// reader of a few samples of each shard does not fetch the next ones.
 constexpr uint64_t kScanBytes = 2 << 20;
+constexpr uint64_t kScanShare = 4;
 
 // True if any of the range was wanted.
 bool subtract(std::deque<base::ByteRange>& wants, const base::ByteRange& range) {
@@ -41,7 +44,8 @@ bool SourceFileImpl::is_end_of_scan(const base::ByteRange& read) const {
   const auto streams = policy_.streams();
   return std::any_of(streams.begin(), streams.end(), [&](const readahead::StreamState& stream) {
     return stream.begin <= read.begin && read.end <= stream.next &&
-           stream.next - stream.begin >= std::min(kScanBytes, info_.size_bytes / 2);
+           stream.next - stream.begin >=
+               std::max(std::min(kScanBytes, info_.size_bytes / 2), info_.size_bytes / kScanShare);
   });
 }
 

@@ -122,8 +122,15 @@ SourceFileImpl::Drop SourceFileImpl::drop_block(uint32_t block, Scheduler::Dropp
   const bool filling = std::any_of(parts_.begin(), parts_.end(),
                                    [&](const auto& part) { return !part->range.intersect(whole).empty(); });
   if (filling) return found->full ? Drop::kKept : Drop::kGone;  // listed again when the part ends
-  if (handles_ > 0 && which <= Scheduler::Droppable::kOfClosed) return Drop::kKept;
-  if (which == Scheduler::Droppable::kUnexpected && shared_.env.clock.now() < expected_until_) return Drop::kKept;
+  using Droppable = Scheduler::Droppable;
+  const bool expected = shared_.env.clock.now() < expected_until_;
+  if (handles_ > 0) {
+    if (which == Droppable::kUnexpected || which == Droppable::kOfClosed) return Drop::kKept;
+    const bool awaited = expected && found->served_bytes == 0 && policy_.comes_to(whole.begin);
+    if (which == Droppable::kUnawaited && awaited) return Drop::kKept;
+  } else if (expected && which <= Droppable::kUnawaited) {
+    return Drop::kKept;
+  }
   if (which != Scheduler::Droppable::kOfParked && overlaps_parked(whole)) return Drop::kKept;
   memory_.erase(block);
   count_holding();

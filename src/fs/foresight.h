@@ -67,8 +67,7 @@ class Foresight : public std::enable_shared_from_this<Foresight> {
   bool step(uint64_t free_bytes);
   void ask(const SmallFilePlan::Question& question);
   void fetch_small(const SmallFilePlan::Wanted& wanted);
-  void fetch_shard(const ShardPlan::Guess& guess);
-  void fetch_rest(const ShardPlan::Guess& guess, uint64_t free_bytes);
+  void fetch_shard(const ShardPlan::Guess& guess, uint64_t free_bytes);
   /// Of received bytes that wait for their reader, or for the disk: small files and next shards so much each.
   uint64_t ahead_limit_bytes() const { return cache_ != nullptr ? memory_bytes_ / 2 : memory_bytes_ / 4; }
   uint64_t free_bytes() const;
@@ -87,7 +86,6 @@ class Foresight : public std::enable_shared_from_this<Foresight> {
   bool running_ = false;  // a task is posted or runs
   SmallFilePlan small_;
   ShardPlan shards_;
-  std::deque<ShardPlan::Guess> first_windows_there_;
   size_t small_under_way_ = 0;
   uint64_t small_bytes_ = 0;  // of buffers: under way, and held
   std::list<Held> held_;      // oldest first; without a cache only

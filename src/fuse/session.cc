@@ -123,7 +123,7 @@ void RealSession::set_read_ahead() const {
   const std::string path = fmt::format("/sys/class/bdi/{}:{}/read_ahead_kb", major(device_), minor(device_));
   std::FILE* file = std::fopen(path.c_str(), "we");
   const bool written = file != nullptr && std::fprintf(file, "%u\n", wanted) > 0 && std::fflush(file) == 0;
-  if (!written) base::log_warning("read_ahead_kb stays as it is: {}: {}", path, std::strerror(errno));
+  if (!written) base::log_info("read_ahead_kb stays as it is: {}: {}", path, std::strerror(errno));
   if (file != nullptr) std::fclose(file);
 }
 

@@ -1,5 +1,6 @@
 #include "readahead/policy.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace shardfs::readahead {
@@ -59,6 +60,14 @@ std::vector<StreamState> FilePolicy::streams() const {
     if (stream.window_end > 0) states.push_back({stream.begin, stream.next, std::max(stream.next, stream.window_end)});
   }
   return states;
+}
+
+bool FilePolicy::comes_to(uint64_t offset) const {
+  const auto& all = streams_.all();
+  return pattern_ == Pattern::kUnknown || std::any_of(all.begin(), all.end(), [&](const Stream& stream) {
+           const bool from_begin = stream.fresh && stream.begin == 0;
+           return stream.next <= offset && (from_begin || (stream.is_run() && stream.length() >= limits_.run_bytes));
+         });
 }
 
 base::ByteRange FilePolicy::round_out(const base::ByteRange& range, uint64_t unit) const {

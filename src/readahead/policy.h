@@ -57,6 +57,8 @@ class FilePolicy {
   /// under_way: all of it is resident or being fetched already. What lies past the object's end is left out.
   Advice on_read(base::ByteRange read, bool under_way);
   Pattern pattern() const { return pattern_; }
+  /// Whether a scan will get to this place if it goes on; also when nothing was read yet.
+  bool comes_to(uint64_t offset) const;
   /// The runs that are kept in mind, in no order; few.
   std::vector<StreamState> streams() const;
 

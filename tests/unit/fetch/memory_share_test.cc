@@ -63,6 +63,34 @@ TEST_CASE("sixty-four files at once: the memory is a hard limit, windows shrink,
   for (const auto& file : files) file->closed();
 }
 
+TEST_CASE("what a scan comes to stays in memory; a guess does not take its place, until the reader pauses") {
+  Rig rig(true, 32 * kMiB);
+  auto scanned = rig.open(24 * kMiB, "scanned");
+  Answer first;
+  rig.read(*scanned, {0, 4096}, first);
+  const auto arrive = [&](const char* key) {
+    for (int round = 0; round < 16; ++round) {
+      for (const auto& get : rig.store.open_of(key)) get->finish();
+      rig.disk.run();
+    }
+  };
+  scanned->prefetch({0, 24 * kMiB}, fetch::Cause::kReadahead);
+  arrive("scanned");
+  CHECK(rig.cache.files["scanned"]->complete());
+  auto next = rig.find("next", 24 * kMiB);
+  next->prefetch({0, 24 * kMiB}, fetch::Cause::kNextShard);
+  arrive("next");
+  CHECK(rig.store.asked_bytes() == 24 * kMiB);  // half of the memory is not free
+  rig.clock.advance(std::chrono::seconds(3));
+  next->prefetch({8 * kMiB, 24 * kMiB}, fetch::Cause::kNextShard);
+  arrive("next");
+  CHECK(rig.store.asked_bytes() == 48 * kMiB);
+  Answer later;
+  rig.read(*scanned, {4096, 1 * kMiB}, later);
+  CHECK(Rig::right(later, {4096, 1 * kMiB}));
+  scanned->closed();
+}
+
 TEST_CASE("without a cache, what was guessed is kept for its reader, until it is given up") {
   Rig rig(false, 32 * kMiB);
   auto next = rig.find("next", 8 * kMiB);

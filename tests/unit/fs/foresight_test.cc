@@ -281,6 +281,7 @@ namespace {
 
 constexpr uint64_t kShardBytes = 100 * kMiB;
 constexpr base::ByteRange kFirstWindow{0, 16 * kMiB};
+constexpr base::ByteRange kMore{16 * kMiB, 64 * kMiB};  // before a guess came true
 constexpr base::ByteRange kRest{16 * kMiB, kShardBytes};
 
 std::string shard(size_t i) { return "d/" + numbered(i, ".tar"); }
@@ -302,36 +303,26 @@ std::vector<base::ByteRange> ranges(const std::vector<FakeSource::Prefetch>& pre
 
 }  // namespace
 
-TEST_CASE("shards in order: the first window of the next one; once a guess came true its rest, where there is room") {
+TEST_CASE("shards in order: half of the next one; once a guess came true all of it; its first window without room") {
   for (const bool room : {true, false}) {
     At at;
-    at.cache.free_bytes = room ? 10 * kShardBytes : kShardBytes / 2;
+    at.cache.free_bytes = room ? 10 * kShardBytes : kShardBytes / 4;
     at.tree.know("d", shards(10));
     for (size_t i = 0; i < 9; ++i) {
       CHECK(at.open(shard(i), kShardBytes));
       auto& next = at.asked(shard(i + 1), kShardBytes);
       CHECK(next.empty());  // nobody goes through this one yet
       at.foresight->on_scan(at.info(shard(i), kShardBytes));
-      REQUIRE(ranges(next) == std::vector{kFirstWindow});
-      if (i % 2 == 0) std::exchange(next[0].done, nullptr)();
-      CHECK(next.size() == (room && i > 0 && i % 2 == 0 ? 2 : 1));
-      if (next.size() == 2) CHECK(next[1].range == kRest);
+      if (room) {
+        REQUIRE(ranges(next) == std::vector{kFirstWindow, i == 0 ? kMore : kRest});
+      } else {
+        REQUIRE(ranges(next) == std::vector{kFirstWindow});
+      }
+      std::exchange(next[0].done, nullptr)();
       at.foresight->on_close(at.info(shard(i), kShardBytes));
       CHECK(at.source(shard(i + 1), kShardBytes).cancelled_prefetches == 0);
     }
   }
-}
-
-TEST_CASE("a first window that arrives after its shard was opened is followed by nothing") {
-  At at;
-  at.tree.know("d", shards(10));
-  at.scan(shard(0), kShardBytes);
-  at.scan(shard(1), kShardBytes);
-  auto& next = at.asked(shard(2), kShardBytes);
-  REQUIRE(next.size() == 1);
-  at.open(shard(2), kShardBytes);
-  std::exchange(next[0].done, nullptr)();
-  CHECK(next.size() == 1);
 }
 
 TEST_CASE("guesses that do not come true are given up, and never pile up") {
@@ -369,14 +360,14 @@ TEST_CASE("a look at a shard before it is read does not hide what comes next") {
   at.open(shard(0), kShardBytes);
   at.foresight->on_close(at.info(shard(0), kShardBytes));
   at.scan(shard(0), kShardBytes);
-  CHECK(ranges(at.asked(shard(1), kShardBytes)) == std::vector{kFirstWindow});
+  CHECK(ranges(at.asked(shard(1), kShardBytes)) == std::vector{kFirstWindow, kMore});
 }
 
 TEST_CASE("what the kernel reads by itself is not seen: its open is enough") {
   At at;
   at.tree.know("d", shards(10));
   at.open(shard(0), kShardBytes, 1, true);
-  CHECK(ranges(at.asked(shard(1), kShardBytes)) == std::vector{kFirstWindow});
+  CHECK(ranges(at.asked(shard(1), kShardBytes)) == std::vector{kFirstWindow, kMore});
 }
 
 TEST_CASE("several processes read one shard at once: nothing is expected, until they do it again") {
@@ -413,11 +404,11 @@ TEST_CASE("a hint is begun before anything is opened, and followed") {
   const auto reply = at.foresight->hint(paths, false);
   CHECK(reply.accepted == 4);
   CHECK(reply.unknown == 1);
-  CHECK(ranges(at.asked(shard(30), kShardBytes)) == std::vector{kFirstWindow});
+  CHECK(ranges(at.asked(shard(30), kShardBytes)) == std::vector{kFirstWindow, kRest});
   at.open(shard(30), kShardBytes);
-  CHECK(ranges(at.asked(shard(7), kShardBytes)) == std::vector{kFirstWindow});
+  CHECK(ranges(at.asked(shard(7), kShardBytes)) == std::vector{kFirstWindow, kRest});
   at.open(shard(7), kShardBytes);
-  CHECK(ranges(at.asked(shard(41), kShardBytes)) == std::vector{kFirstWindow});
+  CHECK(ranges(at.asked(shard(41), kShardBytes)) == std::vector{kFirstWindow, kRest});
 }
 
 TEST_CASE("hinted small files are begun many at once, each whole") {
@@ -465,7 +456,7 @@ TEST_CASE("a hint that comes in two requests is one list; another takes its plac
   // Another hint takes the place of the first.
   const Texts other = {"d/" + numbered(19), "d/" + numbered(18)};
   CHECK(at.foresight->hint(other, false).accepted == 2);
-  CHECK(at.asked(other[0], kSize).size() == 1);
+  CHECK(ranges(at.asked(other[0], kSize)) == std::vector{kFirstWindow, {16 * kMiB, kSize}});
 }
 
 TEST_CASE("hints that name nothing are counted and ask nobody") {

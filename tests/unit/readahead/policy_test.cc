@@ -233,6 +233,25 @@ TEST_CASE("only misses count: what is read again and again from the cache pulls 
   CHECK(replay.fetched() == 256 * kKiB);
 }
 
+TEST_CASE("a scan comes to what lies before it, not to what lies behind; single reads come to nothing") {
+  readahead::FilePolicy policy(64 << 20, {});
+  CHECK(policy.comes_to(40 << 20));  // not read yet
+  SUBCASE("from the begin") {
+    policy.on_read({0, 128 << 10}, false);
+    CHECK(policy.comes_to(128 << 10));
+    CHECK_FALSE(policy.comes_to(0));
+  }
+  SUBCASE("from the middle") {
+    for (uint64_t at = 20 << 20; at < 23 << 20; at += 128 << 10) policy.on_read({at, at + (128 << 10)}, false);
+    CHECK(policy.comes_to(23 << 20));
+    CHECK_FALSE(policy.comes_to(22 << 20));
+  }
+  SUBCASE("here and there") {
+    for (const uint64_t at : {50, 20, 35, 10}) policy.on_read({at << 20, (at << 20) + 65536}, false);
+    CHECK_FALSE(policy.comes_to(60 << 20));
+  }
+}
+
 TEST_CASE("states of streams") {
   Replay replay(1024 * kMiB);
   CHECK(replay.policy().streams().empty());
