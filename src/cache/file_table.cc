@@ -14,9 +14,12 @@ namespace {
 using base::Code;
 using base::Result;
 
+// As often as another mount makes or removes the file at the same time.
+constexpr int kTries = 8;
+
 Result<OpenPair> open_or_make(Core& core, const FileKey& key, const store::ObjectId& id, uint64_t size_bytes,
                               FileTable::Wish wish) {
-  for (int tries = 0; tries < 3; ++tries) {
+  for (int tries = 0; tries < kTries; ++tries) {
     auto pair = open_pair(core, key, id, size_bytes);
     if (pair || pair.error().code != Code::kNotFound || wish == FileTable::Wish::kOnlyFind) return pair;
     const uint64_t needed =

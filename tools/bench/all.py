@@ -7,6 +7,7 @@ import pathlib
 import sys
 
 import cold
+import identical
 import listing
 import loaders
 import order
@@ -18,7 +19,7 @@ import trouble
 import warm
 
 BENCHMARKS = {"warm": warm, "cold": cold, "sparse": sparse, "order": order, "small": small, "loaders": loaders,
-              "trouble": trouble, "listing": listing}
+              "trouble": trouble, "listing": listing, "identical": identical}
 
 PAGE = support.REPOSITORY / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- figures: tools/bench/all.py writes these lines -->", "<!-- end of figures -->"

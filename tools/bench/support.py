@@ -85,18 +85,19 @@ class Bench:
                               env=environment)
         return json.loads(done.stdout)
 
-    def mount(self, store, prefix="", *options):
-        return Mount(self, store, prefix, options)
+    def mount(self, store, prefix="", *options, cache=None):
+        return Mount(self, store, prefix, options, cache)
 
     def progress(self, text):
         print(f"  {text}", file=sys.stderr, flush=True)
 
 
 class Mount:
-    """A mount with a new, empty cache folder."""
+    """A mount with a new, empty cache folder, or with the given one, which is kept."""
 
-    def __init__(self, bench, store, prefix, options):
+    def __init__(self, bench, store, prefix, options, cache=None):
         self._bench = bench
+        self.cache = cache
         self._url = store.url(prefix)
         self._store = store
         access = ["--ca-bundle", store.certificate] if store.tls else ["--no-sign-request"]
@@ -106,9 +107,10 @@ class Mount:
     def __enter__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mount-", dir=self._bench.folder))
         self.path = self.folder / "mnt"
-        self.cache = self.folder / "cache"
         self.path.mkdir()
-        self.cache.mkdir(mode=0o700)
+        if self.cache is None:
+            self.cache = self.folder / "cache"
+            self.cache.mkdir(mode=0o700)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_") and k != "SHARDFS_CONFIG"}
         environment["AWS_EC2_METADATA_DISABLED"] = "true"
         if self._store.tls:

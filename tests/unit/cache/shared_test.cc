@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "support.h"
 
@@ -45,6 +47,28 @@ TEST_CASE("two mounts in one process: one fill right, one accounting") {
   check_sharing(a, b);
   CHECK(a.gauge("cache_reserved_bytes") == 0);
   CHECK(b.gauge("cache_reserved_bytes") == 0);
+}
+
+TEST_CASE("two mounts that make the same files at the same time both get them") {
+  const TestFolder folder;
+  TestCache a(folder);
+  TestCache b(folder);
+  constexpr int kFiles = 300;
+  std::atomic<int> at{0}, refused{0};
+  // In step: both begin with a file at the same moment.
+  const auto open_all = [&](TestCache& cache) {
+    for (int i = 0; i < kFiles; ++i) {
+      at.fetch_add(1);
+      while (at.load() < 2 * (i + 1)) {
+      }
+      if (!cache->open_file(object("k" + std::to_string(i)), kMiB)) ++refused;
+    }
+  };
+  std::thread other([&] { open_all(b); });
+  open_all(a);
+  other.join();
+  CHECK(refused.load() == 0);
+  CHECK(folder.files(".map").size() == kFiles);
 }
 
 TEST_CASE("two processes: one fill right, blocks and completeness are seen at once") {
