@@ -44,7 +44,7 @@ constexpr const char* kHelp =
     "Every option can also be set in the environment, as SHARDFS_CACHE_SIZE=500G, or in a TOML file, as\n"
     "cache-size = \"500G\". The command line goes before the environment, that before the file of --config, else\n"
     "~/.config/shardfs/config.toml, then /etc/shardfs/config.toml. Keys come from where the AWS tools look for them:\n"
-    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else the profile files.\n"
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile, web identity, container, instance metadata.\n"
     "\n"
     "In /etc/fstab (with mount.shardfs from the package):\n"
     "  s3://my-bucket/imagenet /data shardfs cache_size=500G,_netdev,nofail 0 0\n"
@@ -58,8 +58,8 @@ constexpr const char* kHelp =
 
 // The daemon's folder is "/": files that the environment names by a relative path would be lost.
 void make_variables_absolute() {
-  for (const char* name :
-       {"AWS_CA_BUNDLE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE"}) {
+  for (const char* name : {"AWS_CA_BUNDLE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE",
+                           "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}) {
     const char* const value = ::getenv(name);
     if (value == nullptr || *value == '\0' || *value == '/' || *value == '~') continue;
     ::setenv(name, std::filesystem::absolute(value).c_str(), 1);
@@ -95,13 +95,21 @@ int mount(const Arguments& arguments) {
   const auto read_options = [command_line, config] { return resolve_options(default_sources(command_line, config)); };
   auto options = read_options();
   if (!options) return usage_error(options.error().message);
-  auto source = parse_url(arguments.source);
+  const bool no_source = arguments.mountpoint.empty();
+  if (no_source && options->mapped_source.empty()) {
+    const bool is_source = arguments.source.starts_with("s3://");
+    return usage_error(fmt::format("the {} is missing: shardfs mount {} {}", is_source ? "mountpoint" : "source",
+                                   is_source ? arguments.source : "s3://BUCKET/PREFIX",
+                                   is_source ? "DIR" : arguments.source));
+  }
+  auto source = parse_url(no_source ? options->mapped_source : arguments.source);
   if (!source) return usage_error(source.error().message);
   warn_of_unknown_variables();
-  const auto mountpoint = control::canonical_mountpoint(arguments.mountpoint);
+  const std::string& folder = no_source ? arguments.source : arguments.mountpoint;
+  const auto mountpoint = control::canonical_mountpoint(folder);
   if (!mountpoint) {
     print_error(mountpoint.error().code == base::Code::kNotFound
-                    ? fmt::format("the mountpoint {} does not exist; make the folder first", arguments.mountpoint)
+                    ? fmt::format("the mountpoint {} does not exist; make the folder first", folder)
                     : "the mountpoint " + mountpoint.error().message);
     return kExitFailed;
   }
@@ -133,8 +141,11 @@ void add_mount_command(CLI::App& app, int& exit_code) {
   CLI::App* const command = app.add_subcommand("mount", "Mount an S3 bucket or prefix as a read-only folder");
   command->get_formatter()->column_width(34);
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("SOURCE", arguments->source, "s3://BUCKET or s3://BUCKET/PREFIX")->required();
-  command->add_option("DIR", arguments->mountpoint, "The mountpoint, an existing folder")->required();
+  command
+      ->add_option("SOURCE", arguments->source,
+                   "s3://BUCKET or s3://BUCKET/PREFIX. May be left out where the site's variables name it")
+      ->required();
+  command->add_option("DIR", arguments->mountpoint, "The mountpoint, an existing folder");
   command->add_option("--config", arguments->config, "Read this TOML file and no other")
       ->type_name("FILE")
       ->envname("SHARDFS_CONFIG");

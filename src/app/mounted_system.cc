@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,6 +85,7 @@ s3::S3Options store_options(const MountPlan& plan) {
   result.path_style = options.path_style;
   result.no_sign_request = options.no_sign_request;
   result.profile = options.profile;
+  result.key_variables = options.key_variables;
   result.ca_bundle = options.ca_bundle;
   result.connections = options.connections;
   result.max_bandwidth_bytes_per_s = options.max_bandwidth_bytes_per_s;
@@ -176,6 +178,8 @@ Result<void> MountedSystem::open_cache() {
 }
 
 Result<void> MountedSystem::reach_store() {
+  // From here on keys are in memory. It also takes the environment out of the sight of the user's other processes.
+  if (!plan_.options.core_dumps) ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   auto store = s3::make_s3_store(store_options(plan_), clock_, metrics_);
   if (!store) return tl::unexpected(explain_settings(plan_, std::move(store.error())));
   store_ = std::move(*store);

@@ -22,7 +22,11 @@ constexpr const char* kStoreVariables[] = {
     "AWS_PROFILE",
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL_STS",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
     "AWS_CA_BUNDLE",
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
@@ -57,7 +61,10 @@ Result<void> apply(MountOptions& options, const Setting& setting, const std::str
   return fail(Code::kInvalid, fmt::format("{}: {}", where, applied.error().message));
 }
 
-Result<void> apply_file(MountOptions& options, const OptionSources::File& file) {
+/// By what they give: the names of the site's variables.
+using Mapped = std::map<std::string, std::string>;
+
+Result<void> apply_file(MountOptions& options, Mapped& mapped, const OptionSources::File& file) {
   std::ifstream stream(file.path, std::ios::binary);
   if (!stream) {
     const int error = errno;
@@ -71,6 +78,10 @@ Result<void> apply_file(MountOptions& options, const OptionSources::File& file) 
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   const auto values = parse_toml(text, file.path);
   if (!values) return tl::unexpected(values.error());
+  constexpr std::string_view kVariables = "variables.";
+  for (const auto& [name, value] : *values) {
+    if (name.starts_with(kVariables)) mapped[name.substr(kVariables.size())] = value;
+  }
   for (const Setting& setting : settings()) {
     const auto value = values->find(setting.name);
     if (value == values->end()) continue;
@@ -80,6 +91,34 @@ Result<void> apply_file(MountOptions& options, const OptionSources::File& file) 
     }
     if (setting.of_store && !file.of_site) options.store_given_by_job = true;
   }
+  return {};
+}
+
+Result<void> apply_mapped(MountOptions& options, const Mapped& mapped, const OptionSources& sources) {
+  const auto name = [&](const char* gives) {
+    const auto found = mapped.find(gives);
+    return found == mapped.end() ? std::string() : found->second;
+  };
+  const auto value = [&](const std::string& variable) {
+    return variable.empty() ? std::string() : sources.environment(variable).value_or("");
+  };
+  for (const Setting& setting : settings()) {
+    const std::string variable = name(setting.name.c_str());
+    const std::string text = value(variable);
+    if (text.empty()) continue;
+    if (auto applied = apply(options, setting, text, fmt::format("{} (for {})", variable, setting.name)); !applied) {
+      return applied;
+    }
+    if (setting.of_store) options.store_given_by_job = true;
+  }
+  options.key_variables = {name("access-key-id"), name("secret-access-key"), name("session-token")};
+  if (!value(options.key_variables.access_key_id).empty()) options.store_given_by_job = true;
+  std::string bucket = value(name("bucket")), prefix = value(name("prefix"));
+  if (bucket.empty()) return {};
+  if (!bucket.starts_with("s3://")) bucket.insert(0, "s3://");
+  while (bucket.ends_with('/')) bucket.pop_back();
+  prefix.erase(0, prefix.find_first_not_of('/'));
+  options.mapped_source = prefix.empty() ? bucket : bucket + "/" + prefix;
   return {};
 }
 
@@ -128,9 +167,11 @@ Result<MountOptions> resolve_options(const OptionSources& sources) {
   if (::geteuid() == 0) options.oom_score_adj = kRootOomScore;
   options.store_given_by_job = environment_names_a_store(sources);
 
+  Mapped mapped;
   for (const auto& file : sources.files) {
-    if (auto applied = apply_file(options, file); !applied) return tl::unexpected(applied.error());
+    if (auto applied = apply_file(options, mapped, file); !applied) return tl::unexpected(applied.error());
   }
+  if (auto applied = apply_mapped(options, mapped, sources); !applied) return tl::unexpected(applied.error());
   for (const Setting& setting : settings()) {
     const std::string variable = variable_of(setting.name);
     const auto value = sources.environment(variable);

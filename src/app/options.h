@@ -1,7 +1,8 @@
 // MountOptions: what `shardfs mount` can be told, from one table of settings.
 // A setting is known by one name in all places: --cache-size on the command line, SHARDFS_CACHE_SIZE in the
-// environment, cache-size (or cache_size) in a TOML file. Precedence: command line, environment, the file of --config,
-// the user's file, the site's file, default. Thread rule: plain values; reading files blocks.
+// environment, cache-size (or cache_size) in a TOML file, or by a site's own variable that the file's table [variables]
+// names. Precedence: command line, SHARDFS_ variables, the site's variables, the file of --config, the user's file, the
+// site's file, default. Thread rule: plain values; reading files blocks.
 #pragma once
 
 #include <chrono>
@@ -17,6 +18,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "cache/cache.h"
+#include "s3/key_variables.h"
 
 namespace shardfs::app {
 
@@ -30,6 +32,8 @@ struct MountOptions {
   bool path_style = false;
   bool no_sign_request = false;
   std::string ca_bundle;
+  s3::KeyVariables key_variables;  // that the configuration maps
+  std::string mapped_source;       // s3://..., from variables that the configuration maps; empty: none
   unsigned connections = 64;
   uint64_t max_bandwidth_bytes_per_s = 0;  // 0: no limit
 
@@ -58,6 +62,7 @@ struct MountOptions {
 
   // The daemon.
   bool foreground = false;
+  bool core_dumps = false;  // they would hold keys
   base::LogLevel log_level = base::LogLevel::kWarning;
   std::string log_file;  // empty: standard error in the foreground, else nowhere
   std::optional<int> oom_score_adj;
@@ -102,7 +107,8 @@ base::Result<MountOptions> resolve_options(const OptionSources& sources);
 /// Those names of variables that look like settings and are none.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& names);
 
-/// Values by setting name from TOML text; `origin` names it in messages. Errors: kInvalid (not TOML, unknown key, a
+/// Values by setting name from TOML text, and names of variables by "variables." + what they give; `origin` names it in
+/// messages. Errors: kInvalid (not TOML, unknown key, a
 /// value of a wrong type).
 base::Result<std::map<std::string, std::string>> parse_toml(const std::string& text, const std::string& origin);
 

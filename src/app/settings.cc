@@ -113,8 +113,9 @@ std::vector<Setting> make_settings() {
       {"region", "NAME", store, "Region to sign for. Default: AWS_REGION, the profile's, else us-east-1", false,
        [](O& o, Value v) { return put_text(o.region, v, "a region"); }},
       {"profile", "NAME", store,
-       "Profile in ~/.aws/config and ~/.aws/credentials. Default: keys of the environment, then AWS_PROFILE", true,
-       [](O& o, Value v) { return put_text(o.profile, v, "a profile's name"); }},
+       "Profile in ~/.aws/config and ~/.aws/credentials, and no other place. Default: the usual places, AWS_PROFILE "
+       "among them",
+       true, [](O& o, Value v) { return put_text(o.profile, v, "a profile's name"); }},
       {"path-style", "", store, "Bucket in the path, not in the host name. Default: false (always on for IP addresses)",
        false, [](O& o, Value v) { return put(o.path_style, yes_or_no(v)); }},
       {"no-sign-request", "", store, "Send no keys, for public buckets. Default: false", true,
@@ -179,6 +180,8 @@ std::vector<Setting> make_settings() {
 
       {"foreground", "", daemon, "Stay in the foreground; Ctrl-C unmounts. Default: false", false,
        [](O& o, Value v) { return put(o.foreground, yes_or_no(v)); }},
+      {"core-dumps", "", daemon, "Allow core dumps and debuggers; both see the keys. Default: false", false,
+       [](O& o, Value v) { return put(o.core_dumps, yes_or_no(v)); }},
       {"log-level", "LEVEL", daemon, "debug, info, warning, error or off. Default: warning", false,
        [](O& o, Value v) { return put(o.log_level, base::parse_log_level(v)); }},
       {"log-file", "FILE", daemon, "Append log lines to it. Default: standard error in the foreground, else none",

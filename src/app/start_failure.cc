@@ -31,7 +31,7 @@ Error explain_cache(const MountPlan& plan, Error error) {
 Error explain_settings(const MountPlan& plan, Error error) {
   const std::string what = fmt::format("can't mount {}: {}", plan.source.text(), error.message);
   if (error.code != Code::kPermission) return with(error, what);
-  return with(error, what + " (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --profile, or --no-sign-request)");
+  return with(error, what + "; give keys (docs/credentials.md), or use --no-sign-request for a public bucket");
 }
 
 Error explain_store(const MountPlan& plan, const std::string& endpoint, Error error) {

@@ -16,7 +16,7 @@ Core::Core(Settings settings, base::Clock& clock, base::Metrics& metrics, std::u
       metrics_(metrics),
       target_(std::make_shared<const Target>(settings_.target)),
       transport_(std::move(transport)),
-      credentials_(std::move(settings_.source), settings_.credentials) {
+      credentials_(std::move(settings_.source), settings_.credentials, clock) {
   for (const auto kind : {RequestKind::kGet, RequestKind::kHead, RequestKind::kList}) {
     kind_metrics_[static_cast<size_t>(kind)] = {&metrics.counter("store_requests", name_of(kind)),
                                                 &metrics.counter("store_retries", name_of(kind)),

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
-#include "s3/credentials.h"
+#include "s3/credentials_keeper.h"
 #include "s3/error_mapping.h"
 #include "s3/settings.h"
 #include "s3/transport.h"

@@ -1,20 +1,17 @@
-// Credentials: where the keys come from, and how they are renewed while the mount lives.
-// Not the signing. Secrets are in no message and no log line: Credentials has no way to be printed.
-// Thread rule: sources are confined to one caller at a time (CredentialsKeeper sees to it) and may block;
-// CredentialsKeeper is thread-safe and its calls don't block. It owns its source and one thread that renews.
+// Credentials, and the one interface behind which all places are that may give them.
+// Not the places themselves (credential_sources.h, profile_source.h), nor their renewal (credentials_keeper.h).
+// Secrets are in no message and no log line: Credentials has no way to be printed.
+// Thread rule: sources are confined to one caller at a time and may block; all else are plain values.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/executor.h"
-#include "s3/profile_files.h"
+#include "s3/stop_signal.h"
 
 namespace shardfs::s3 {
 
@@ -23,49 +20,29 @@ struct Credentials {
   std::string secret_access_key;
   std::string session_token;              // empty: none
   std::optional<base::WallTime> expires;  // absent: not known
+  bool kept_in_file = false;              // where they may be replaced at any time
+  std::string source;                     // "environment", "profile 'x'": for messages
 
-  friend bool operator==(const Credentials&, const Credentials&) = default;
+  /// The same keys, wherever they are from.
+  friend bool operator==(const Credentials& a, const Credentials& b) {
+    return a.access_key_id == b.access_key_id && a.secret_access_key == b.secret_access_key &&
+           a.session_token == b.session_token;
+  }
 };
 
-/// One place where credentials may be. New kinds (a process, instance metadata, web identity) are new subclasses.
 class CredentialsSource {
  public:
+  using Loaded = base::Result<std::optional<Credentials>>;
   virtual ~CredentialsSource() = default;
-  /// Reads anew each time; may block. Nothing: this source has none, the next one is asked.
-  /// Errors: kPermission or kInvalid; the chain stops here.
-  virtual base::Result<std::optional<Credentials>> load() = 0;
+  /// Reads anew each time; may block, until `stop` says so. Nothing: this source has none.
+  /// Errors: kPermission or kInvalid (it is set up wrongly or refused), kTransient or kTimeout (may pass), kCancelled.
+  virtual Loaded load(const StopSignal& stop) = 0;
   /// For messages: "environment", "profile 'x'".
   virtual std::string name() const = 0;
 };
 
-/// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.
-std::unique_ptr<CredentialsSource> environment_source(Environment environment);
-/// required: it is an error when there is no such profile or it holds no keys.
-std::unique_ptr<CredentialsSource> profile_source(std::string profile, bool required, Environment environment);
-/// The first of these that has some.
+/// The first of these that has some. One that fails is passed over with one warning; if none has any, the error says
+/// what each of them said, and is kTransient if one of them may come back.
 std::unique_ptr<CredentialsSource> chain_source(std::vector<std::unique_ptr<CredentialsSource>> sources);
-
-/// The order in which places are asked: an explicit profile only; else the environment, then AWS_PROFILE or "default".
-std::unique_ptr<CredentialsSource> default_source(const std::string& explicit_profile, Environment environment);
-
-class CredentialsKeeper {
- public:
-  /// source null: requests are not signed. initial: what the source gave already.
-  CredentialsKeeper(std::unique_ptr<CredentialsSource> source, std::optional<Credentials> initial);
-  ~CredentialsKeeper();
-
-  bool signs() const { return source_ != nullptr; }
-  /// Null only when requests are not signed.
-  std::shared_ptr<const Credentials> current() const;
-  /// Loads again, unless that was done since `seen` was current. done runs on the keeper's thread; the argument says
-  /// whether the credentials differ from `seen`. Of many callers at once one load serves all.
-  void renew(std::shared_ptr<const Credentials> seen, std::function<void(base::Result<bool> differ)> done);
-
- private:
-  const std::unique_ptr<CredentialsSource> source_;  // used on thread_ only
-  mutable std::mutex mutex_;                         // guards current_
-  std::shared_ptr<const Credentials> current_;
-  std::unique_ptr<base::ThreadPool> thread_;  // last: it ends first
-};
 
 }  // namespace shardfs::s3

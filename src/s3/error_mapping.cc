@@ -124,6 +124,8 @@ Verdict judge_answer(const ResponseHead& head, std::string_view body, const Answ
   if (code == "RequestTimeout") return decide(Code::kTransient, Remedy::kRetry);
   if (code == "RequestTimeTooSkewed") return decide(Code::kPermission, Remedy::kFixClock);
   if (context.is_signed && refuses_keys(code)) return decide(Code::kPermission, Remedy::kRenewCredentials);
+  // The secret of a key may have been changed under its name.
+  if (context.is_signed && code == "SignatureDoesNotMatch") return decide(Code::kPermission, Remedy::kRenewIfDiffer);
 
   switch (status) {
     case 400:

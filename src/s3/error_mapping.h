@@ -26,7 +26,7 @@ enum class Remedy {
   kRetrySlower,       // so, and with fewer connections for a while
   kRefetch,           // after a wait, a few times: the answer contradicts itself
   kRenewCredentials,  // the store refuses the keys or the token
-  kRenewIfDiffer,     // a HEAD's 400 or 403 has no body to say why: only if other credentials are there now
+  kRenewIfDiffer,     // it may have another reason (a HEAD's 403 says none): only if other credentials are there now
   kFixClock,          // our clock is off by more than the store allows
   kSwitchRegion,      // the bucket is elsewhere
   kWithoutIfMatch,    // this store may not understand If-Match

@@ -241,11 +241,21 @@ void Operation::renew_credentials(bool only_if_differ, Verdict verdict) {
                                            verdict = std::move(verdict)](base::Result<bool> differ) {
     self->lane_.loop->post([self, only_if_differ, verdict, differ = std::move(differ)] {
       if (self->state_ != State::kRenewing) return;
-      if (!differ) base::log_warning("s3: credentials: {}", differ.error().message);
-      if (!differ || (only_if_differ && !*differ)) return self->end_with(verdict);
+      if (!differ) return self->act_on_failed_renewal(verdict, differ.error());
+      if (only_if_differ && !*differ) return self->end_with(verdict);
       self->ask_for_slot(true);
     });
   });
+}
+
+void Operation::act_on_failed_renewal(Verdict verdict, const base::Error& error) {
+  base::warn_once("s3 renewal " + error.message, "s3: credentials: {}", error.message);
+  verdict.detail += "; new credentials: " + error.message;
+  if (error.code != Code::kTransient && error.code != Code::kTimeout) return end_with(verdict);
+  // Where keys come from is down: that is no word on whether they are right.
+  used_.erase(verdict.remedy);
+  verdict.code = Code::kTransient;
+  wait_and_retry(verdict);
 }
 
 void Operation::wait_and_retry(const Verdict& verdict, bool one_too_many) {

@@ -72,6 +72,7 @@ class Operation : public store::Request,
   void take_slot();
   void start_try();
   void release_slot();
+  void act_on_failed_renewal(Verdict verdict, const base::Error& error);
   void renew_credentials(bool only_if_differ, Verdict verdict);
 
   void on_sending() noexcept override;

@@ -32,18 +32,6 @@ std::string home_directory(const Environment& environment) {
   return "/";
 }
 
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const int error = errno;
-    if (error == ENOENT || error == ENOTDIR) return std::string();
-    return base::fail(Code::kInvalid, fmt::format("{}: {}", path, std::strerror(error)), error);
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 void merge(Section& into, const std::map<std::string, Section>& sections, const std::string& name, bool& found) {
   const auto section = sections.find(name);
   if (section == sections.end()) return;
@@ -52,6 +40,30 @@ void merge(Section& into, const std::map<std::string, Section>& sections, const 
 }
 
 }  // namespace
+
+std::string aws_path(const std::string& name, const Environment& environment) {
+  return home_directory(environment) + "/.aws/" + name;
+}
+
+Result<std::optional<std::string>> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    const int error = errno;
+    if (error == ENOENT || error == ENOTDIR) return std::optional<std::string>();
+    return base::fail(Code::kInvalid, fmt::format("{}: {}", path, std::strerror(error)), error);
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Result<Section> load_config_section(const std::string& name, const Environment& environment) {
+  const auto text = read_file(environment("AWS_CONFIG_FILE").value_or(aws_path("config", environment)));
+  if (!text) return tl::unexpected(text.error());
+  const auto sections = parse_ini(text->value_or(""));
+  const auto found = sections.find(name);
+  return found == sections.end() ? Section() : found->second;
+}
 
 Environment process_environment() {
   return [](const std::string& name) -> std::optional<std::string> {
@@ -89,9 +101,9 @@ std::map<std::string, Section> parse_ini(std::string_view text) {
 }
 
 Result<Profile> load_profile(const std::string& name, const Environment& environment) {
-  const std::string folder = home_directory(environment) + "/.aws/";
-  const std::string config_path = environment("AWS_CONFIG_FILE").value_or(folder + "config");
-  const std::string credentials_path = environment("AWS_SHARED_CREDENTIALS_FILE").value_or(folder + "credentials");
+  const std::string config_path = environment("AWS_CONFIG_FILE").value_or(aws_path("config", environment));
+  const std::string credentials_path =
+      environment("AWS_SHARED_CREDENTIALS_FILE").value_or(aws_path("credentials", environment));
   const auto config_text = read_file(config_path);
   if (!config_text) return tl::unexpected(config_text.error());
   const auto credentials_text = read_file(credentials_path);
@@ -100,14 +112,14 @@ Result<Profile> load_profile(const std::string& name, const Environment& environ
   Profile out;
   out.name = name;
   out.sources = credentials_path + " and " + config_path;
-  const auto config = parse_ini(*config_text);
+  const auto config = parse_ini(config_text->value_or(""));
   merge(out.settings, config, name == "default" ? "default" : "profile " + name, out.found);
   if (name == "default") merge(out.settings, config, "profile default", out.found);
   if (const auto services = out.settings.find("services"); services != out.settings.end()) {
     bool ignored = false;
     merge(out.settings, config, "services " + services->second, ignored);
   }
-  merge(out.settings, parse_ini(*credentials_text), name, out.found);
+  merge(out.settings, parse_ini(credentials_text->value_or("")), name, out.found);
   return out;
 }
 

@@ -31,6 +31,15 @@ struct Profile {
   std::string sources;  // the files looked at, for messages
 };
 
+/// "[name]" of the config file, such as "sso-session x"; empty if there is none. Errors: as load_profile.
+base::Result<Section> load_config_section(const std::string& name, const Environment& environment);
+
+/// "~/.aws/" + name.
+std::string aws_path(const std::string& name, const Environment& environment);
+
+/// Nothing if there is no such file. Errors: kInvalid when it is there but can't be read.
+base::Result<std::optional<std::string>> read_file(const std::string& path);
+
 /// The files named by AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE, else in ~/.aws. An absent file is an empty one.
 /// Errors: kInvalid when a file is there but can't be read.
 base::Result<Profile> load_profile(const std::string& name, const Environment& environment);

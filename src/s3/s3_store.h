@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/metrics.h"
+#include "s3/key_variables.h"
 #include "store/object_store.h"
 
 namespace shardfs::s3 {
@@ -22,7 +23,8 @@ struct S3Options {
   std::string region;            // empty: AWS_REGION, AWS_DEFAULT_REGION, the profile's, else us-east-1
   bool path_style = false;       // forced for IP addresses, single-label hosts, and buckets with dots
   bool no_sign_request = false;  // anonymous
-  std::string profile;           // empty: keys of the environment, then AWS_PROFILE or "default"
+  std::string profile;           // empty: the places of docs/credentials.md in their order
+  KeyVariables key_variables;    // other names for the variables with keys; empty: none
   std::string ca_bundle;         // file or folder; empty: AWS_CA_BUNDLE, the profile's, else the system's
   bool verify_tls = true;
   unsigned connections = 64;               // at once, all loops together, at most (connection_policy.h)
@@ -34,11 +36,11 @@ struct S3Options {
   std::string user_agent;                               // empty: shardfs/VERSION
 };
 
-/// Reads profile files, starts threads; no network. clock and metrics outlive the store.
-/// Metrics: counters store_requests{get|head|list} (every try), store_retries{get|head|list}, store_errors{code},
-/// store_requests_refused, store_received_bytes; histograms store_first_byte_seconds{get|head|list}; gauges
-/// store_connections_active, store_connections_limit, store_requests_waiting. Errors: kInvalid (bucket, endpoint, CA
-/// bundle), kPermission (no credentials), kNoMemory.
+/// Reads profile files, asks for credentials (which may take to the network), starts threads. clock and metrics outlive
+/// the store. Metrics: counters store_requests{get|head|list} (every try), store_retries{get|head|list},
+/// store_errors{code}, store_requests_refused, store_received_bytes; histograms
+/// store_first_byte_seconds{get|head|list}; gauges store_connections_active, store_connections_limit,
+/// store_requests_waiting. Errors: kInvalid (bucket, endpoint, CA bundle), kPermission (no credentials), kNoMemory.
 base::Result<std::unique_ptr<store::ObjectStore>> make_s3_store(S3Options options, base::Clock& clock,
                                                                 base::Metrics& metrics);
 

@@ -60,18 +60,18 @@ Result<Settings> resolve_settings(S3Options options, const Environment& environm
   auto target = make_target(options.bucket, options.endpoint_url, options.region, options.path_style);
   if (!target) return tl::unexpected(target.error());
   out.target = std::move(*target);
-  if (!options.no_sign_request) {
-    out.source = default_source(options.profile, environment);
-    auto loaded = out.source->load();
-    if (!loaded) return tl::unexpected(loaded.error());
-    if (!loaded->has_value()) {
-      return fail(Code::kPermission, fmt::format("no credentials in {} ({}); for a public bucket ask without signing",
-                                                 out.source->name(), profile->sources));
-    }
-    out.credentials = std::move(*loaded);
-  }
   out.options = std::move(options);
   if (auto found = find_ca(out); !found) return tl::unexpected(found.error());
+  if (out.options.no_sign_request) return out;
+  out.source = default_source(out.options.profile, out.options.key_variables,
+                              {environment, out.options.region, out.ca_file, out.ca_folder});
+  const StopSignal never;
+  auto loaded = out.source->load(never);
+  if (!loaded) return fail(Code::kPermission, std::move(loaded.error().message));
+  if (!loaded->has_value()) {
+    return fail(Code::kPermission, fmt::format("no credentials in {} ({})", out.source->name(), profile->sources));
+  }
+  out.credentials = std::move(*loaded);
   return out;
 }
 

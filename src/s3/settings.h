@@ -1,12 +1,12 @@
 // Settings: S3Options completed from the environment and the profile files.
-// Thread rule: plain values; resolving blocks on local I/O.
+// Thread rule: plain values; resolving blocks on local I/O, and on the network where keys come from there.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "s3/credentials.h"
+#include "s3/credential_sources.h"
 #include "s3/s3_store.h"
 #include "s3/uri.h"
 

@@ -78,6 +78,8 @@ std::string canonical(const SignedParts& parts, const Headers& headers) {
 
 }  // namespace
 
+std::string sha256_of(std::string_view text) { return hex(sha256(text)); }
+
 std::string canonical_request(const SignedParts& parts) { return canonical(parts, sorted(parts.headers)); }
 
 std::string authorization(const SigningScope& scope, const SignedParts& parts) {

@@ -29,6 +29,9 @@ struct SignedParts {
   std::string_view payload_sha256 = kEmptySha256;
 };
 
+/// In hexadecimal.
+std::string sha256_of(std::string_view text);
+
 std::string canonical_request(const SignedParts& parts);
 
 /// The value of the Authorization header.

@@ -33,6 +33,7 @@ def environment(store=None, **more):
     """That of a job on a machine without any AWS configuration: only what is given here."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "SHARDFS_RUNTIME_DIR", MARK, "HOME") if name in os.environ}
     kept.update({name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")})
+    kept["AWS_EC2_METADATA_DISABLED"] = "true"  # no test asks anything outside of this machine
     if store is not None:
         kept.update({name: value for name, value in store.env().items() if not name.startswith("AWS_ENDPOINT")})
     return {**kept, **more}

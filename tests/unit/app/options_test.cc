@@ -110,6 +110,7 @@ TEST_CASE("every setting takes a sensible value in all three places") {
                            {"dir-mode", "0550"},
                            {"fuse-threads", "4"},
                            {"foreground", "true"},
+                           {"core-dumps", "true"},
                            {"log-level", "debug"},
                            {"log-file", "/tmp/shardfs.log"},
                            {"oom-score-adj", "-100"}};
@@ -228,6 +229,42 @@ TEST_CASE("who chose the store decides the cache's namespace") {
   CHECK(resolve({.environment = {{"AWS_ACCESS_KEY_ID", "x"}}})->store_given_by_job);
   CHECK(resolve({.command_line = {{"endpoint-url", "https://a.example"}}})->store_given_by_job);
   CHECK(resolve({.user = "ca-bundle = \"/x\"\n"})->store_given_by_job);
+}
+
+TEST_CASE("a site's own variables give settings, the source and the names of the keys") {
+  Given given;
+  given.site =
+      "region = \"file\"\n[variables]\nendpoint-url = \"SITE_ENDPOINT\"\nregion = \"SITE_REGION\"\n"
+      "bucket = \"SITE_BUCKET\"\nprefix = \"DATA_PREFIX\"\naccess_key_id = \"SITE_KEY\"\n"
+      "secret-access-key = \"SITE_SECRET\"\n";
+  auto options = resolve(given);
+  REQUIRE(options.has_value());
+  CHECK(options->region == "file");
+  CHECK(options->mapped_source.empty());
+  CHECK(options->key_variables.access_key_id == "SITE_KEY");
+  CHECK(options->key_variables.secret_access_key == "SITE_SECRET");
+  CHECK(options->key_variables.session_token.empty());
+  CHECK_FALSE(options->store_given_by_job);
+  given.environment = {{"SITE_REGION", "site"}, {"SITE_BUCKET", "bkt"}};
+  options = resolve(given);
+  CHECK(options->region == "site");
+  CHECK(options->mapped_source == "s3://bkt");
+  CHECK_FALSE(options->store_given_by_job);
+  given.environment["DATA_PREFIX"] = "/sets/a/";
+  given.environment["SITE_BUCKET"] = "s3://bkt/";
+  given.environment["SHARDFS_REGION"] = "shardfs";
+  options = resolve(given);
+  CHECK(options->region == "shardfs");
+  CHECK(options->mapped_source == "s3://bkt/sets/a/");
+  given.environment["SITE_KEY"] = "x";
+  CHECK(resolve(given)->store_given_by_job);
+  given.environment.erase("SITE_KEY");
+  given.environment["SITE_ENDPOINT"] = "https://s3.site.example";
+  CHECK(resolve(given)->store_given_by_job);
+  given.environment["SITE_ENDPOINT"] = "s3.site.example";
+  CHECK(has(refusal(given), "SITE_ENDPOINT (for endpoint-url): \"s3.site.example\""));
+  CHECK(has(refusal({.site = "[variables]\ncolour = \"X\"\n"}), "line 2: no variable can give \"colour\""));
+  CHECK(has(refusal({.site = "[variables]\nregion = 1\n"}), "line 2: \"region\" must be the name of a variable"));
 }
 
 TEST_CASE("variables that look like settings and are none") {

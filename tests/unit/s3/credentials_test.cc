@@ -1,53 +1,50 @@
 #include "s3/credentials.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
-#include <future>
-#include <map>
-
+#include "home.h"
 #include "s3/settings.h"
 
 namespace shardfs::s3 {
 namespace {
 
+using test::Home;
+using test::id_of;
+
 using base::Code;
 
-/// A home folder with an environment that points to it.
-struct Home {
-  Home() {
-    char name[] = "/tmp/shardfs-s3-XXXXXX";
-    folder = mkdtemp(name);
-    std::filesystem::create_directory(folder + "/.aws");
-    variables["HOME"] = folder;
-  }
-  ~Home() { std::filesystem::remove_all(folder); }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder + "/.aws/" + name) << text;
-  }
-  Environment environment() const {
-    return [copy = variables](const std::string& name) -> std::optional<std::string> {
-      const auto found = copy.find(name);
-      if (found == copy.end() || found->second.empty()) return std::nullopt;
-      return found->second;
-    };
-  }
-  base::Result<std::optional<Credentials>> load(const std::string& profile = "") const {
-    return default_source(profile, environment())->load();
-  }
+TEST_CASE("nothing anywhere is no error of the chain") { CHECK(id_of(Home().load()) == "none"); }
 
-  std::string folder;
-  std::map<std::string, std::string> variables;
+struct FixedSource final : CredentialsSource {
+  FixedSource(std::string title, Loaded gives) : title(std::move(title)), gives(std::move(gives)) {}
+  Loaded load(const StopSignal&) override { return gives; }
+  std::string name() const override { return title; }
+  std::string title;
+  Loaded gives;
 };
 
-std::string id_of(const base::Result<std::optional<Credentials>>& loaded) {
-  if (!loaded) return "error " + std::string(base::name_of(loaded.error().code));
-  return loaded->has_value() ? (*loaded)->access_key_id : "none";
+base::Result<std::optional<Credentials>> load_chain(std::vector<CredentialsSource::Loaded> gives) {
+  std::vector<std::unique_ptr<CredentialsSource>> sources;
+  for (auto& loaded : gives) {
+    sources.push_back(std::make_unique<FixedSource>("place" + std::to_string(sources.size()), std::move(loaded)));
+  }
+  const StopSignal never;
+  return chain_source(std::move(sources))->load(never);
 }
 
-TEST_CASE("nothing anywhere is no error of the chain") { CHECK(id_of(Home().load()) == "none"); }
+TEST_CASE("a place that fails is passed over, and named when no other has keys") {
+  const CredentialsSource::Loaded none = std::optional<Credentials>();
+  const CredentialsSource::Loaded keys = std::optional(Credentials{"KEY", "s", {}, {}, false, {}});
+  const CredentialsSource::Loaded broken = base::fail(Code::kInvalid, "is broken"),
+                                  down = base::fail(Code::kTimeout, "is down");
+  CHECK(id_of(load_chain({none, broken, down, keys})) == "KEY");
+  CHECK(id_of(load_chain({none, none})) == "none");
+  const auto refused = load_chain({none, broken});
+  CHECK(refused.error().code == Code::kPermission);
+  CHECK(refused.error().message == "no credentials: place0: has none; place1: is broken");
+  CHECK(load_chain({down, broken}).error().code == Code::kTransient);  // it may come back
+  CHECK(load_chain({base::fail(Code::kCancelled, "x"), keys}).error().code == Code::kCancelled);
+}
 
 TEST_CASE("the order of places") {
   Home home;
@@ -67,11 +64,11 @@ TEST_CASE("the order of places") {
 
 TEST_CASE("what is asked for by name must be there") {
   Home home;
-  home.write("config", "[profile keyless]\nregion = eu-west-1\n[profile process]\ncredential_process = /bin/x\n");
+  home.write("config", "[profile keyless]\nregion = eu-west-1\n[profile process]\ncredential_process = exit 3\n");
   CHECK(id_of(home.load("absent")) == "error permission");
   CHECK(id_of(home.load("keyless")) == "error permission");
   CHECK(id_of(home.load("process")) == "error permission");
-  CHECK(home.load("process").error().message.find("credential_process") != std::string::npos);
+  CHECK(home.load("process").error().message.find("credential_process ended with 3") != std::string::npos);
   home.variables["AWS_ACCESS_KEY_ID"] = "HALF";
   CHECK(id_of(home.load()) == "error permission");
 }
@@ -140,40 +137,6 @@ TEST_CASE("settings that can't work are refused at once") {
   options.ca_bundle.clear();
   home.variables["AWS_CA_BUNDLE"] = home.folder + "/.aws/ca.pem";
   CHECK(resolve_settings(options, home.environment())->ca_file == home.folder + "/.aws/ca.pem");
-}
-
-base::Result<bool> renew(CredentialsKeeper& keeper, std::shared_ptr<const Credentials> seen) {
-  std::promise<base::Result<bool>> promise;
-  keeper.renew(std::move(seen), [&](base::Result<bool> differ) { promise.set_value(std::move(differ)); });
-  return promise.get_future().get();
-}
-
-std::string differs(const base::Result<bool>& renewed) {
-  return renewed ? (*renewed ? "true" : "false") : "error " + std::string(base::name_of(renewed.error().code));
-}
-
-TEST_CASE("the keeper reads the files again, once for all who saw the old keys") {
-  Home home;
-  const auto write_keys = [&](const std::string& id) {
-    home.write("credentials", "[default]\naws_access_key_id = " + id + "\naws_secret_access_key = s\n");
-  };
-  write_keys("ONE");
-  auto source = default_source("", home.environment());
-  auto first = source->load();
-  CredentialsKeeper keeper(std::move(source), **first);
-  CHECK(keeper.signs());
-  const auto one = keeper.current();
-  CHECK(one->access_key_id == "ONE");
-  CHECK(differs(renew(keeper, one)) == "false");  // read again, and the same
-  write_keys("TWO");
-  CHECK(differs(renew(keeper, keeper.current())) == "true");
-  CHECK(keeper.current()->access_key_id == "TWO");
-  write_keys("THREE");
-  CHECK(differs(renew(keeper, one)) == "true");  // TWO came after ONE was seen: not read again
-  CHECK(keeper.current()->access_key_id == "TWO");
-  home.write("credentials", "");
-  CHECK(renew(keeper, keeper.current()).error().code == Code::kPermission);
-  CHECK(keeper.current()->access_key_id == "TWO");
 }
 
 }  // namespace

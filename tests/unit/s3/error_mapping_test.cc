@@ -54,7 +54,7 @@ TEST_CASE("what a wait may cure is transient") {
 
 TEST_CASE("refusals are not retried") {
   check(403, "AccessDenied", {Code::kPermission, Remedy::kNone}, kSignedGet);
-  check(403, "SignatureDoesNotMatch", {Code::kPermission, Remedy::kNone}, kSignedGet);
+  check(403, "SignatureDoesNotMatch", {Code::kPermission, Remedy::kRenewIfDiffer}, kSignedGet);
   check(403, "InvalidObjectState", {Code::kPermission, Remedy::kNone}, kSignedGet);
   check(401, "", {Code::kPermission, Remedy::kNone});
   check(403, "", {Code::kPermission, Remedy::kNone});

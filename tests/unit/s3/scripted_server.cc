@@ -104,8 +104,17 @@ void ScriptedServer::serve(int fd) {
       if (got <= 0) return;
       buffer.append(piece, static_cast<size_t>(got));
     }
-    const SeenRequest request{buffer.substr(0, end + 4)};
+    SeenRequest request{buffer.substr(0, end + 4), {}};
     buffer.erase(0, end + 4);
+    const size_t length = std::strtoul(request.header("content-length").c_str(), nullptr, 10);
+    while (buffer.size() < length) {
+      char piece[4096];
+      const ssize_t got = recv(fd, piece, sizeof piece, 0);
+      if (got <= 0) return;
+      buffer.append(piece, static_cast<size_t>(got));
+    }
+    request.body = buffer.substr(0, length);
+    buffer.erase(0, length);
     size_t index = 0;
     {
       const std::lock_guard lock(mutex_);

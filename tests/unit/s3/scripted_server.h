@@ -17,6 +17,7 @@ namespace shardfs::s3::test {
 
 struct SeenRequest {
   std::string head;  // as it came, up to the empty line
+  std::string body;  // of Content-Length
   std::string method() const { return head.substr(0, head.find(' ')); }
   /// The request target.
   std::string target() const;
