@@ -83,7 +83,13 @@ void ChildProcess::end_group() {
     ::poll(nullptr, 0, 100);
   }
   ::kill(-process_, SIGKILL);
-  reap();
+  // A process in the kernel's uninterruptible sleep (a file server that is away) is left behind.
+  for (int tries = 0; tries < 20; ++tries) {
+    int status = 0;
+    if (::waitpid(process_, &status, WNOHANG) != 0) break;
+    ::poll(nullptr, 0, 50);
+  }
+  process_ = -1;
 }
 
 Result<int> ChildProcess::wait(int stop, const std::function<void(const std::string&)>& on_line,

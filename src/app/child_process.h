@@ -1,4 +1,4 @@
-// ChildProcess: one program that the demo starts, in a process group of its own, killed with it if need be.
+// ChildProcess: one program that the demo or a prolog starts, in a process group of its own, killed with it if need be.
 // Not the daemon: that is detached (daemon.h).
 // Thread rule: confined to one thread. Owns the process until wait() has returned.
 #pragma once
@@ -22,7 +22,7 @@ class ChildProcess {
                                           const std::vector<std::string>& environment, bool with_errors = false);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
-  /// Kills what still runs, and waits for it.
+  /// Kills what still runs, and waits for it, for some seconds at most.
   ~ChildProcess();
 
   /// Hands each line of its output to on_line, and calls on_tick a few times a second. stop: a descriptor that becomes

@@ -27,6 +27,7 @@ int run_command_line(int argc, char** argv) {
   add_umount_command(app, exit_code);
   add_stats_command(app, exit_code);
   add_hint_command(app, exit_code);
+  add_slurm_command(app, exit_code);
   add_demo_command(app, exit_code);
   add_version_command(app, exit_code);
   // CLI11 would only say that it did not expect the word.

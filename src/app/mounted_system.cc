@@ -163,7 +163,7 @@ Result<void> MountedSystem::open_cache() {
   wanted.min_free = options.cache_min_free;
   wanted.eviction = options.cache_eviction;
   wanted.set_prefix = plan_.source.prefix;
-  if (options.store_given_by_job) wanted.trust_namespace = fmt::format("uid-{}", ::geteuid());
+  if (options.store_given_by_job) wanted.trust_namespace = fmt::format("uid-{}", options.uid);
   auto cache = cache::Cache::open(std::move(wanted), disk_, clock_, metrics_);
   if (!cache) {
     const int number = cache.error().sys_errno;

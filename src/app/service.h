@@ -14,7 +14,8 @@ void notify_reloading();
 
 /// The soft limit of open files becomes the hard one.
 void raise_descriptor_limit();
-/// For the kernel's choice of whom to end when memory is short; lowering it needs CAP_SYS_RESOURCE, and is else only logged.
+/// For the kernel's choice of whom to end when memory is short; lowering it needs CAP_SYS_RESOURCE, and is else only
+/// logged.
 void set_oom_score(int score);
 
 }  // namespace shardfs::app
