@@ -82,6 +82,13 @@ Result<void> add_environment_file(const std::string& path, std::vector<std::stri
   return {};
 }
 
+// For /bin/sh.
+std::string quoted(const std::string& word) {
+  std::string result = "'";
+  for (const char c : word) result += c == '\'' ? "'\\''" : std::string(1, c);
+  return result + "'";
+}
+
 std::string one_line(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   // Of several lines the last says why; notes come before it.
@@ -107,23 +114,18 @@ Result<void> make_mountpoint(const std::string& path) {
   return {};
 }
 
-Result<void> SlurmMounts::write_keys(const WantedMount& wanted, const std::string& path) {
+Result<void> SlurmMounts::write_profile(const WantedMount& wanted, const std::string& path) {
   std::vector<std::string> command = {
       this_program(),           "slurm",     "credentials", "--uid", std::to_string(job_.uid), "--gid",
       std::to_string(job_.gid), "--profile", wanted.profile};
   if (!wanted.credentials_file.empty()) command.insert(command.end(), {"--file", wanted.credentials_file});
   const auto given = run_step(command, daemon_environment(), site_.command_timeout);
   if (!given) return fail(Code::kPermission, "the job's keys: " + given.error().message);
-  const json keys = json::parse(given->output, nullptr, false);
-  if (given->exit_code != 0 || !keys.is_object())
-    return fail(Code::kPermission, "the job's keys: " + one_line(given->exit_code == 0 ? "no answer" : given->output));
-  std::string text = "[job]\n";
-  for (const auto& [setting, field] : {std::pair{"aws_access_key_id", "AccessKeyId"},
-                                       {"aws_secret_access_key", "SecretAccessKey"},
-                                       {"aws_session_token", "SessionToken"}}) {
-    const std::string value = keys.value(field, "");
-    if (!value.empty()) text += fmt::format("{} = {}\n", setting, value);
-  }
+  if (given->exit_code != 0) return fail(Code::kPermission, "the job's keys: " + one_line(given->output));
+  // The daemon asks in the same way when it needs new ones: no key is ever written down.
+  std::string text = "[job]\ncredential_process =";
+  for (const auto& word : command) text += " " + quoted(word);
+  text += "\n";
   ::unlink(path.c_str());
   const base::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.valid() || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
@@ -153,11 +155,11 @@ Result<void> SlurmMounts::mount(const WantedMount& wanted, LedgerRecord& record)
   }
   if (wanted.own) {
     // Nothing of the node's own is within reach: no home, no profile but this, no instance metadata.
-    const std::string keys = fmt::format("{}/keys-{}-{}-{}", folder_, job_.id, job_.node, wanted.name);
-    if (auto written = write_keys(wanted, keys); !written) return written;
-    record.remove = {keys, wanted.mountpoint, std::filesystem::path(wanted.mountpoint).parent_path().string()};
+    const std::string profile = fmt::format("{}/profile-{}-{}-{}", folder_, job_.id, job_.node, wanted.name);
+    if (auto written = write_profile(wanted, profile); !written) return written;
+    record.remove = {profile, wanted.mountpoint, std::filesystem::path(wanted.mountpoint).parent_path().string()};
     command.push_back("--profile=job");
-    environment.insert(environment.end(), {"HOME=/nonexistent", "AWS_SHARED_CREDENTIALS_FILE=" + keys,
+    environment.insert(environment.end(), {"HOME=/nonexistent", "AWS_SHARED_CREDENTIALS_FILE=" + profile,
                                            "AWS_CONFIG_FILE=/dev/null", "AWS_EC2_METADATA_DISABLED=true"});
   } else {
     environment.emplace_back("HOME=/root");

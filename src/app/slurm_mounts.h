@@ -46,7 +46,8 @@ class SlurmMounts {
 
  private:
   base::Result<void> mount(const WantedMount& wanted, LedgerRecord& record);
-  base::Result<void> write_keys(const WantedMount& wanted, const std::string& path);
+  /// Checks that the job has keys, and writes a profile by which the daemon gets them.
+  base::Result<void> write_profile(const WantedMount& wanted, const std::string& path);
   base::Result<void> force_away(const std::string& mountpoint);
 
   const SlurmSite& site_;

@@ -16,7 +16,8 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "s3/credentials.h"
+#include "s3/profile_files.h"
+#include "s3/profile_source.h"
 
 namespace shardfs::app {
 namespace {
@@ -53,13 +54,16 @@ Result<void> become(const SlurmUser& user) {
 }
 
 Result<std::string> user_credentials(const std::string& file, const std::string& profile) {
-  for (const char* name : {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE",
-                           "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"}) {
-    ::unsetenv(name);
+  std::vector<std::string> of_the_node;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    if (text.starts_with("AWS_")) of_the_node.emplace_back(text.substr(0, text.find('=')));
   }
+  for (const auto& name : of_the_node) ::unsetenv(name.c_str());
   ::setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
   if (!file.empty()) ::setenv("AWS_SHARED_CREDENTIALS_FILE", file.c_str(), 1);
-  const auto keys = s3::profile_source(profile, true, s3::process_environment())->load();
+  const s3::StopSignal never;
+  const auto keys = s3::profile_source(profile, true, {s3::process_environment(), "", "", ""})->load(never);
   if (!keys) return tl::unexpected(keys.error());
   if (!*keys) return fail(Code::kPermission, fmt::format("the profile '{}' holds no keys", profile));
   nlohmann::json shown = {

@@ -6,6 +6,7 @@ import os
 import pathlib
 import pwd
 import re
+import shutil
 import signal
 import subprocess
 
@@ -91,7 +92,8 @@ class Node:
 @pytest.fixture
 def node(store, folder):
     store.put_generated("a", MIB, 1)
-    return Node(store, folder)
+    yield Node(store, folder)
+    shutil.rmtree(pathlib.Path(os.environ["SHARDFS_RUNTIME_DIR"]) / "slurm", ignore_errors=True)
 
 
 def as_user(user, *command):
@@ -317,6 +319,25 @@ class TestOwn:
             assert path.stat().st_uid == 0 and path.stat().st_mode & 0o077 == 0
         node.epilog(5, comment=comment)
         assert not left_behind() and not (folder / "jobs/5").exists() and not mounts_below(folder)
+
+    def test_a_program_gives_the_keys(self, node, store, folder):
+        """It runs as the job's user, at the prolog and whenever the daemon needs new keys."""
+        answer = json.dumps({"Version": 1, "AccessKeyId": store.access_key, "SecretAccessKey": store.secret_key})
+        given = folder / "answer"
+        given.write_text(answer)
+        who = folder / "who"
+        who.touch()
+        keys = folder / "keys"
+        keys.write_text(f"[default]\ncredential_process = sh -c 'id -u >>{who}; id -G >>{who}; env >>{folder}/env; cat {given}'\n")
+        for path in (who, given, keys):
+            os.chown(path, ALICE.pw_uid, ALICE.pw_gid)
+            path.chmod(0o600)
+        assert node.prolog(5, comment=f"shardfs:own=s3://bucket shardfs-credentials:{keys}").returncode == 0
+        compare(read_all(folder / "jobs/5/own/a"), MIB, 1)
+        assert set(who.read_text().split()) == {str(ALICE.pw_uid), str(ALICE.pw_gid)}
+        for path in pathlib.Path(os.environ["SHARDFS_RUNTIME_DIR"]).rglob("*"):
+            assert not path.is_file() or store.secret_key not in path.read_text()
+        node.epilog(5)
 
     def test_users_do_not_share_what_their_keys_fetched(self, node, store, folder):
         """Endpoint and keys are a job's word: another user must not get what came in that way."""

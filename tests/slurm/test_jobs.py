@@ -1,13 +1,16 @@
 """Jobs that read through mounts which the prolog made."""
 
+import io
 import os
 import re
+import shutil
 import signal
 import subprocess
+import tarfile
 
 import pytest
 
-from cluster import ALICE, BOB
+from cluster import ALICE, BOB, PACKAGING, free_ports
 from lib.content import MIB
 from lib.mounting import daemons
 from lib.waiting import until
@@ -195,3 +198,58 @@ def test_many_jobs_leave_nothing(cluster, store, shards):
     left = [path for path in (cluster.folder.parent / "run").rglob("*") if path.is_file() and path.suffix != ".lock"]
     assert not left
     print(f"prolog at most {max(cluster.seconds('prolog')):.2f} s, epilog {max(cluster.seconds('epilog')):.2f} s")
+
+
+EXAMPLES = PACKAGING / "examples"
+
+
+@pytest.fixture
+def tars(store):
+    for number in range(4):
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w") as tar:
+            for member in range(8):
+                name = tarfile.TarInfo(f"{number}-{member}.jpg")
+                name.size = 100_000
+                tar.addfile(name, io.BytesIO(bytes(name.size)))
+        store.put(f"train/shard-{number:06}.tar", content.getvalue())
+    return len(content.getvalue())
+
+
+def example(cluster, name, *arguments, **variables):
+    exported = ",".join(["ALL", *(f"{key}={value}" for key, value in variables.items())])
+    return int(cluster.slurm("sbatch", "--parsable", f"--export={exported}", *arguments, EXAMPLES / name, user=ALICE))
+
+
+@pytest.mark.limit_s(200)
+def test_example_for_one_node(cluster, tars):
+    cluster.site(path="{node}/train")
+    job = example(cluster, "one-node.sbatch", "-w", "n1", DATA=f"{cluster.folder}/data/n1/train")
+    cluster.wait(job, "COMPLETED")
+    output = cluster.output(job)
+    assert re.findall(r"epoch (\d): (\d+) bytes", output) == [("1", str(4 * tars)), ("2", str(4 * tars))], output
+    assert len(summaries(output)) == 1
+
+
+@pytest.mark.limit_s(300)
+@pytest.mark.skipif(shutil.which("torchrun") is None, reason="no torchrun here")
+def test_example_with_torchrun(cluster, tars):
+    cluster.site(shared=True, path="all")  # the nodes share this host's mounts
+    port = free_ports(1)[0]
+    job = example(cluster, "torchrun.sbatch", DATA=f"{cluster.folder}/data/all", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+                  EXAMPLES=EXAMPLES, GLOO_SOCKET_IFNAME="lo")
+    cluster.wait(job, "COMPLETED", patience_s=200)
+    output = cluster.output(job)
+    assert re.findall(r"epoch (\d): (\d+) bytes by (\d) ranks", output) == \
+        [("1", str(4 * tars), "2"), ("2", str(4 * tars), "2")], output
+    assert len(summaries(output)) == 2
+
+
+@pytest.mark.limit_s(200)
+def test_example_of_an_array(cluster, tars):
+    cluster.site(shared=True, path="all")
+    job = example(cluster, "array.sbatch", DATA=f"{cluster.folder}/data/all")
+    until(lambda: not cluster.slurm("squeue", "-h"), "the array ends", patience_s=120)
+    for task in range(4):
+        text = (cluster.work / f"array-{job}_{task}.out").read_text()
+        assert f"shard-{task:06}.tar: 8 members, {tars} bytes" in text
