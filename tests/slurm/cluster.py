@@ -164,15 +164,19 @@ class Cluster:
     def state(self, job):
         return re.search(r"JobState=(\S+)", self.shown(job))[1]
 
-    def wait(self, job, *states, patience_s=PATIENCE_S):
-        until(lambda: self.state(job) in states, lambda: f"job {job} is {states}: {self.shown(job)}", patience_s=patience_s)
+    def ended(self, job):
+        return self.state(job) not in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING")
+
+    def wait(self, job, state, patience_s=PATIENCE_S):
+        """Fails the test unless the job, and its epilogs, end with that state."""
+        until(lambda: self.state(job) == state or self.ended(job), lambda: f"job {job} ends: {self.shown(job)}",
+              patience_s=patience_s)
+        assert self.state(job) == state, f"{self.shown(job)}\n{self.output(job)}"
 
     def run(self, script, *arguments, **options):
         """The job's output, when it and its epilogs have ended well."""
         job = self.submit(script, *arguments, **options)
-        until(lambda: self.state(job) not in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING"), f"job {job} ends",
-              patience_s=PATIENCE_S)
-        assert self.state(job) == "COMPLETED", self.shown(job) + self.output(job)
+        self.wait(job, "COMPLETED")
         return self.output(job)
 
     def output(self, job):
