@@ -267,6 +267,10 @@ Result<void> MountedSystem::listen() {
   if (!server) return tl::unexpected(std::move(server.error()));
   server_ = std::move(*server);
   sampler_ = std::make_unique<control::ThroughputSampler>(metrics_, clock_);
+  auto metrics = MetricsOutput::start(
+      plan_.options, plan_.mountpoint, [this] { return export_facts(); }, metrics_);
+  if (!metrics) return tl::unexpected(std::move(metrics.error()));
+  metrics_output_ = std::move(*metrics);
   timer_->schedule(seconds(1), [this] { sample(); });
   const int process = ::getpid();
   state_written_ = true;
@@ -286,9 +290,22 @@ HintHandler MountedSystem::hint_handler() {
 }
 
 void MountedSystem::sample() {
+  std::lock_guard lock(sample_mutex_);
+  if (ending_) return;
   sampler_->sample();
+  disk_pool_->post([this] { metrics_output_->write_file_if_due(); });
   if (reload_wanted.exchange(false)) disk_pool_->post([this] { reload(); });
   timer_->schedule(seconds(1), [this] { sample(); });
+}
+
+// What a sample has begun ends here; no other one begins.
+void MountedSystem::stop_sampling() {
+  {
+    std::lock_guard lock(sample_mutex_);
+    ending_ = true;
+  }
+  if (disk_pool_) disk_pool_->drain();
+  metrics_output_.reset();
 }
 
 void MountedSystem::reload() {
@@ -304,12 +321,26 @@ void MountedSystem::reload() {
   notify_service("READY=1");
 }
 
+void MountedSystem::refresh_cache_gauges() {
+  if (!cache_) return;
+  // Other mounts of the folder change it, too.
+  const auto cache = cache_->stats();
+  metrics_.gauge("cache_used_bytes").set(static_cast<int64_t>(cache.used_bytes));
+  metrics_.gauge("cache_limit_bytes").set(static_cast<int64_t>(cache.limit_bytes));
+}
+
+control::ExportFacts MountedSystem::export_facts() {
+  refresh_cache_gauges();
+  control::ExportFacts facts;
+  facts.labels = {plan_.mountpoint, plan_.source.text(), plan_.options.metrics_labels};
+  facts.version = version();
+  facts.uptime_s = std::chrono::duration<double>(clock_.now() - started_).count();
+  facts.passthrough = session_->passthrough_reason().empty();
+  return facts;
+}
+
 std::string MountedSystem::stats() {
-  if (cache_) {  // other mounts of the folder change it, too
-    const auto cache = cache_->stats();
-    metrics_.gauge("cache_used_bytes").set(static_cast<int64_t>(cache.used_bytes));
-    metrics_.gauge("cache_limit_bytes").set(static_cast<int64_t>(cache.limit_bytes));
-  }
+  refresh_cache_gauges();
   control::MountFacts facts;
   facts.source = plan_.source.text();
   facts.mountpoint = plan_.mountpoint;
@@ -327,6 +358,7 @@ void MountedSystem::wait() { session_->wait(); }
 
 MountedSystem::~MountedSystem() {
   server_.reset();
+  stop_sampling();
   if (session_) session_->stop();
   handle_signals(nullptr);
   file_system_.reset();

@@ -6,11 +6,13 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "app/daemon.h"
 #include "app/hint_handler.h"
+#include "app/metrics_output.h"
 #include "app/mount_plan.h"
 #include "base/clock.h"
 #include "base/disk.h"
@@ -54,7 +56,10 @@ class MountedSystem {
   base::Result<void> listen();
   std::string stats();
   HintHandler hint_handler();
+  void refresh_cache_gauges();
+  control::ExportFacts export_facts();
   void sample();
+  void stop_sampling();
   void reload();
   void warn_of_what_is_left() const;
 
@@ -75,6 +80,9 @@ class MountedSystem {
   std::unique_ptr<fuse::Session> session_;
   std::unique_ptr<fs::FileSystem> file_system_;
   std::unique_ptr<control::ThroughputSampler> sampler_;
+  std::unique_ptr<MetricsOutput> metrics_output_;
+  std::mutex sample_mutex_;
+  bool ending_ = false;  // guarded by sample_mutex_
   std::unique_ptr<control::Server> server_;
 };
 

@@ -66,6 +66,9 @@ struct MountOptions {
   base::LogLevel log_level = base::LogLevel::kWarning;
   std::string log_file;  // empty: standard error in the foreground, else nowhere
   std::optional<int> oom_score_adj;
+  std::string metrics_listen;  // empty: nowhere
+  std::string metrics_file;    // a file, or a folder for one file a mount; empty: none
+  std::map<std::string, std::string> metrics_labels;
 
   /// Endpoint, CA, keys or their choice came from the command line or the environment, not from a file of the site.
   bool store_given_by_job = false;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "app/options.h"
+#include "control/exporter.h"
 
 namespace shardfs::app {
 namespace {
@@ -99,6 +100,11 @@ Result<void> log_file(MountOptions& options, Value text) {
   return put_text(options.log_file, text, "a file");
 }
 
+Result<void> metrics_file(MountOptions& options, Value text) {
+  if (!text.starts_with('/')) return fail(Code::kInvalid, fmt::format("\"{}\" is not an absolute path", text));
+  return put_text(options.metrics_file, text, "a file or folder");
+}
+
 constexpr uint32_t kMostId = std::numeric_limits<uint32_t>::max() - 1;
 
 std::vector<Setting> make_settings() {
@@ -186,6 +192,14 @@ std::vector<Setting> make_settings() {
        [](O& o, Value v) { return put(o.log_level, base::parse_log_level(v)); }},
       {"log-file", "FILE", daemon, "Append log lines to it. Default: standard error in the foreground, else none",
        false, log_file},
+      {"metrics-listen", "ADDRESS", daemon,
+       "Metrics for Prometheus by HTTP: a port of 127.0.0.1, or ADDRESS:PORT. Default: none", false,
+       [](O& o, Value v) { return put_text(o.metrics_listen, v, "a port"); }},
+      {"metrics-file", "PATH", daemon,
+       "Metrics as a file for node_exporter, each 15 s; in a folder: one for each mount. Default: none", false,
+       metrics_file},
+      {"metrics-labels", "LABELS", daemon, "Labels for all of them: slurm_job=7,user=ada. Default: none", false,
+       [](O& o, Value v) { return put(o.metrics_labels, control::parse_labels(std::string(v))); }},
       {"oom-score-adj", "N", daemon,
        "How readily the kernel ends the daemon when memory is short, -1000 (never) to 1000. Default: -500 for root, "
        "else the caller's",

@@ -148,7 +148,12 @@ Result<void> SlurmMounts::mount(const WantedMount& wanted, LedgerRecord& record)
   auto environment = daemon_environment();
   std::vector<std::string> command = scope_command(site_.scope, wanted.mountpoint);
   command.insert(command.end(), {this_program(), "mount", wanted.source, wanted.mountpoint, "--allow-other=true"});
-  for (const auto& [name, value] : wanted.options) command.push_back(fmt::format("--{}={}", name, value));
+  SettingValues options = wanted.options;
+  if (!wanted.shared) {
+    std::string& labels = options["metrics-labels"];
+    labels += fmt::format("{}slurm_job={},slurm_user={}", labels.empty() ? "" : ",", job_.id, job_.user);
+  }
+  for (const auto& [name, value] : options) command.push_back(fmt::format("--{}={}", name, value));
   if (!wanted.shared) {
     command.insert(command.end(), {fmt::format("--uid={}", job_.uid), fmt::format("--gid={}", job_.gid),
                                    "--dir-mode=0500", "--file-mode=0400"});

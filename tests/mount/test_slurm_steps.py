@@ -129,6 +129,20 @@ def test_a_job_from_prolog_to_epilog(node, store, folder):
     assert store.stats().gets == gets and node.called() == ""
 
 
+def test_metrics_of_a_job(node, folder):
+    (folder / "textfile").mkdir()
+    site = {"path": f"{folder}/data-{{job}}", "for-all-jobs": True}
+    node.site({"data": site})
+    with (folder / "slurm.toml").open("a") as file:
+        file.write(f'metrics-file = "{folder}/textfile"\nmetrics-labels = "cluster=c"\n')
+    assert node.prolog(7).returncode == 0
+    text = next((folder / "textfile").iterdir()).read_text()
+    for label in ('slurm_job="7"', f'slurm_user="{ALICE.pw_name}"', 'cluster="c"'):
+        assert label in text
+    node.epilog(7)
+    assert not list((folder / "textfile").iterdir())
+
+
 def test_only_the_jobs_user_reads(node, folder):
     node.site({"data": {"path": f"{folder}/data-{{job}}", "for-all-jobs": True}})
     assert node.prolog(1, user=ALICE).returncode == 0 and node.prolog(2, user=BOB).returncode == 0

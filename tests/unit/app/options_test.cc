@@ -113,7 +113,10 @@ TEST_CASE("every setting takes a sensible value in all three places") {
                            {"core-dumps", "true"},
                            {"log-level", "debug"},
                            {"log-file", "/tmp/shardfs.log"},
-                           {"oom-score-adj", "-100"}};
+                           {"oom-score-adj", "-100"},
+                           {"metrics-listen", "9400"},
+                           {"metrics-file", "/tmp/metrics"},
+                           {"metrics-labels", "slurm_job=7"}};
   std::set<std::string> names;
   for (const Setting& setting : settings()) names.insert(setting.name);
   Given command_line;
