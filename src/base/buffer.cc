@@ -115,6 +115,11 @@ void BufferPool::give_back(std::byte* data) {
   budget_.release(buffer_bytes_);
 }
 
+uint64_t BufferPool::idle_bytes() const {
+  std::lock_guard lock(mutex_);
+  return idle_.size() * buffer_bytes_;
+}
+
 void BufferPool::release_idle() {
   std::vector<std::byte*> idle;
   {

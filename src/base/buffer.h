@@ -66,6 +66,8 @@ class BufferPool {
   /// Gives the memory of buffers that wait for reuse back to the system.
   void release_idle();
   size_t buffer_bytes() const { return buffer_bytes_; }
+  /// Of buffers that wait for reuse.
+  uint64_t idle_bytes() const;
   ByteBudget& budget() { return budget_; }
 
  private:
@@ -79,7 +81,7 @@ class BufferPool {
   ByteBudget& budget_;
   const size_t buffer_bytes_;
   const size_t idle_limit_;  // buffers kept for reuse; the rest goes back to the system
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::byte*> idle_;
 };
 

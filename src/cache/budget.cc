@@ -132,10 +132,7 @@ Result<void> Budget::with_page(const std::function<Result<void>(Page&)>& change,
 }
 
 Budget::Slot Budget::own_slot() const {
-  return {.reserved_bytes = own_reserved_bytes(),
-          .limit_bytes = limit_bytes_,
-          .taken = 1,
-          .pid = static_cast<uint32_t>(::getpid())};
+  return {.reserved_bytes = own_reserved_bytes(), .limit_bytes = limit_bytes_, .taken = 1, .pid = pid_};
 }
 
 void Budget::collect_dead(Page& page) {

@@ -5,6 +5,8 @@
 // lock in the order: a step that runs under it may change one map or name, and takes no other lock but try_lock.
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -119,6 +121,7 @@ class Budget {
   base::UniqueFd fd_;
   base::FileStat identity_;
   size_t slot_ = kSlots;
+  const uint32_t pid_ = static_cast<uint32_t>(::getpid());
   bool was_alone_ = false;
   uint64_t unit_bytes_ = 0;
   std::atomic<bool> count_wanted_{false};

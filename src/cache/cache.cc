@@ -85,6 +85,11 @@ class FolderCache final : public Cache {
     return file;
   }
 
+  bool has_file(const store::ObjectId& id, uint64_t size_bytes) override {
+    const FileKey key = {core_->name_space, hash_of(id, size_bytes)};
+    return core_->disk.stat(core_->folder.path_of(key, FileKind::kMap)).has_value();
+  }
+
   void touch(const store::ObjectId& id) override {
     const FileKey key = {core_->name_space, hash_of(id, 0)};
     const int64_t now = core_->wall_ms();

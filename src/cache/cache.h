@@ -111,6 +111,8 @@ class Cache {
   virtual std::shared_ptr<CacheFile> open_file(const store::ObjectId& id, uint64_t size_bytes) = 0;
   /// Only if something of it is resident already; else null.
   virtual std::shared_ptr<CacheFile> find_file(const store::ObjectId& id, uint64_t size_bytes) = 0;
+  /// Whether a file of this object is in the folder, without opening it: it may hold all of it, or a part.
+  virtual bool has_file(const store::ObjectId& id, uint64_t size_bytes) = 0;
   /// Notes that the object was opened or read now (last use). Batched; never blocks on the index.
   virtual void touch(const store::ObjectId& id) = 0;
   virtual CacheStats stats() const = 0;

@@ -36,7 +36,6 @@ class FetcherImpl final : public Fetcher {
     const std::string name = id.key + '\n' + id.version;
     std::list<std::shared_ptr<SourceFileImpl>> dropped;  // destroyed after the lock is released
     auto file = find_or_make(info, std::move(id), name, dropped);
-    file->find_cache_file();
     return file;
   }
 
@@ -123,7 +122,10 @@ class FetcherImpl final : public Fetcher {
     for (const auto& file : all()) file->look_after_parked(now);
     shared_.holders.tick();
     shared_.scheduler.trim();
-    if (shared_.budget.used_bytes() == 0) shared_.pool.release_idle();
+    if (shared_.budget.used_bytes() == 0) {
+      shared_.pool.release_idle();
+      shared_.small_pool.release_idle();
+    }
     shared_.scheduler.pump();
     std::lock_guard lock(tick_mutex_);
     if (!shared_.stopping) {

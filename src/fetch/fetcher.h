@@ -65,6 +65,14 @@ class ParkedRead {
 
 class Scheduler;
 
+/// What is held of an object in memory comes in blocks; the one of an object up to this size is no larger. Source: most
+/// images of a folder, and a sixteenth of a huge page.
+inline constexpr uint64_t kSmallBufferBytes = 128 << 10;
+/// Memory for all of an object.
+constexpr uint64_t buffers_of(uint64_t object_bytes) {
+  return object_bytes <= kSmallBufferBytes ? kSmallBufferBytes : base::align_up(object_bytes, cache::kBlockBytes);
+}
+
 /// One ObjectId, shared by all that have it open.
 class SourceFile {
  public:
@@ -90,6 +98,8 @@ class SourceFile {
   virtual Backing backing() = 0;
   /// The bytes of it that are resident in the cache.
   virtual uint64_t cached_bytes() = 0;
+  /// Whether the cache has it, or a part of it: cheap, for small files.
+  virtual bool seems_cached() = 0;
   /// "complete", "reading: whole, 12 of 32 blocks, 4 parts under way, 1 read parked, 1 stream, next at 131072", for the
   /// xattr user.shardfs.state.
   virtual std::string state() = 0;

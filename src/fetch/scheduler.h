@@ -89,7 +89,7 @@ class Scheduler {
   // For blocks to drop: not before, but for demand. All were looked at in vain.
   std::atomic<base::SteadyTime> look_at_{base::SteadyTime{}};
   std::atomic<unsigned> idle_since_look_{0};  // blocks
-  std::mutex idle_mutex_;  // guards the two below
+  std::mutex idle_mutex_;                     // guards the two below
   std::deque<IdleBlock> saved_;
   std::deque<IdleBlock> unsaved_;
 };

@@ -44,6 +44,15 @@ void Holders::add() {
   }
 }
 
+std::shared_ptr<base::Buffer> Shared::try_take_buffer(uint64_t object_bytes, uint64_t keep_free_bytes) {
+  const bool small = object_bytes <= kSmallBufferBytes;
+  base::BufferPool& other = small ? pool : small_pool;
+  auto buffer = (small ? small_pool : pool).try_take(keep_free_bytes);
+  // What one of them keeps for reuse counts, too, when the other one fills.
+  if (buffer && budget.used_bytes() + other.idle_bytes() > options.memory_bytes) other.release_idle();
+  return buffer;
+}
+
 uint64_t Shared::share_bytes() const {
   const uint64_t ahead = options.memory_bytes - options.memory_bytes / 8;
   return std::max(ahead / std::max(1u, holders.count()), options.part_bytes);

@@ -57,6 +57,7 @@ struct Shared {
         budget(options.memory_bytes),
         // No more is ever mapped than was in use at once: a new buffer is made only when none waits for reuse.
         pool(budget, cache::kBlockBytes, options.memory_bytes / cache::kBlockBytes),
+        small_pool(budget, kSmallBufferBytes, options.memory_bytes / kSmallBufferBytes),
         scheduler(*this),
         stragglers(*this) {}
 
@@ -65,6 +66,7 @@ struct Shared {
   FetchMetrics metrics;
   base::ByteBudget budget;
   base::BufferPool pool;
+  base::BufferPool small_pool;
   Scheduler scheduler;
   Stragglers stragglers;
   Holders holders;
@@ -76,6 +78,8 @@ struct Shared {
   std::atomic<bool> stopping{false};
   std::atomic<uint64_t> writing_bytes{0};  // full blocks that wait for the disk
 
+  /// For a block of an object of this size. Null: see BufferPool::try_take.
+  std::shared_ptr<base::Buffer> try_take_buffer(uint64_t object_bytes, uint64_t keep_free_bytes);
   /// What one file may hold of the memory that read-ahead fills.
   uint64_t share_bytes() const;
   /// Runs the task on the disk executor; wait_for_jobs returns when none is left.

@@ -176,6 +176,7 @@ void SourceFileImpl::count_holding() {
 }
 
 std::shared_ptr<ParkedRead> SourceFileImpl::read(base::ByteRange range, uint32_t, ReadDone done) {
+  find_cache_file();
   range = range.intersect({0, info_.size_bytes});
   if (range.empty()) {
     done(Pieces{});
@@ -390,6 +391,7 @@ void SourceFileImpl::look_after_parked(base::SteadyTime now) {
 }
 
 SourceFile::Backing SourceFileImpl::backing() {
+  find_cache_file();
   std::shared_ptr<cache::CacheFile> file;
   {
     std::lock_guard lock(mutex_);

@@ -55,6 +55,7 @@ class SourceFileImpl final : public SourceFile, public std::enable_shared_from_t
   void cancel_prefetch() override;
   Backing backing() override;
   uint64_t cached_bytes() override;
+  bool seems_cached() override;
   std::string state() override;
 
   // For the scheduler.

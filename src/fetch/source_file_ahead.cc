@@ -122,6 +122,7 @@ std::vector<store::RequestHandle> SourceFileImpl::give_up_parts(Cause first) {
 }
 
 void SourceFileImpl::prefetch(base::ByteRange range, Cause cause, std::function<void()> done) {
+  find_cache_file();
   range = range.intersect({0, info_.size_bytes});
   bool wanted = false;
   std::vector<store::RequestHandle> raised;

@@ -93,7 +93,7 @@ SourceFileImpl::Planned SourceFileImpl::plan_part(Cause cause, std::shared_ptr<P
     }
     for (uint32_t block = block_of(begin); buffers.size() < blocks; ++block) {
       const MemoryBlock* known = memory_.find(block);
-      auto buffer = known ? known->buffer : shared_.pool.try_take(keep_free);
+      auto buffer = known ? known->buffer : shared_.try_take_buffer(info_.size_bytes, keep_free);
       if (!buffer) break;
       buffers.push_back(std::move(buffer));
     }

@@ -16,8 +16,18 @@ std::string counted(size_t count, std::string_view one, std::string_view many) {
 }  // namespace
 
 uint64_t SourceFileImpl::cached_bytes() {
+  find_cache_file();
   std::lock_guard lock(mutex_);
   return cache_file_ && !cache_file_->dead() ? cache_file_->resident_bytes() : 0;
+}
+
+bool SourceFileImpl::seems_cached() {
+  {
+    std::lock_guard lock(mutex_);
+    if (cache_file_) return !cache_file_->dead() && cache_file_->resident_bytes() > 0;
+    if (cache_looked_up_) return false;
+  }
+  return shared_.env.cache && shared_.env.cache->has_file(id_, info_.size_bytes);
 }
 
 FileState SourceFileImpl::state_now() const {
@@ -42,6 +52,7 @@ FileState SourceFileImpl::file_state() {
 }
 
 std::string SourceFileImpl::state() {
+  find_cache_file();
   std::lock_guard lock(mutex_);
   if (cache_file_ && cache_file_->complete()) return cache_file_->verified() ? "complete" : "complete, being verified";
   const FileState now = state_now();

@@ -17,11 +17,6 @@ constexpr uint64_t kFirstWindowBytes = 16 << 20;
 constexpr uint64_t kUnprovenBytes = 64 << 20;
 // Files that one task begins before it lets others have the thread.
 constexpr unsigned kStepsATask = 32;
-// What fetch keeps of a file in memory comes in blocks of this.
-constexpr uint64_t kBufferBytes = cache::kBlockBytes;
-
-uint64_t buffers_of(uint64_t bytes) { return base::align_up(bytes, kBufferBytes); }
-
 std::vector<std::string> file_names(const tree::Listing& listing) {
   std::vector<std::string> names;
   names.reserve(listing.names.size());
@@ -60,7 +55,7 @@ bool Foresight::on_open(fetch::SourceFile& source, uint32_t process, bool passth
     std::lock_guard lock(mutex_);
     shard = shards_.is_hinted(directory);
   }
-  const bool resident = passthrough || source.cached_bytes() >= info.size_bytes;
+  const bool resident = passthrough || (small ? source.seems_cached() : source.cached_bytes() >= info.size_bytes);
   if (small && listing) {
     const auto index = index_of_name(*listing, name);
     if (index && is_small_file(listing->names[*index])) open_small(directory, listing, *index, resident);
@@ -230,7 +225,7 @@ bool Foresight::step(uint64_t free_bytes) {
       if (small) {
         small_.fetching(*small);
         ++small_under_way_;
-        small_bytes_ += buffers_of(small->listed().size_bytes);
+        small_bytes_ += fetch::buffers_of(small->listed().size_bytes);
       }
     }
     if (!question && !small && !shard) {
@@ -260,7 +255,7 @@ void Foresight::ask(const SmallFilePlan::Question& question) {
 }
 
 void Foresight::fetch_small(const SmallFilePlan::Wanted& wanted) {
-  const uint64_t buffer_bytes = buffers_of(wanted.listed().size_bytes);
+  const uint64_t buffer_bytes = fetch::buffers_of(wanted.listed().size_bytes);
   const auto info = tree_.known_file(wanted.path, wanted.listed());
   const Source source = info ? fetcher_.open(*info) : nullptr;
   const bool hold = cache_ == nullptr;
@@ -299,13 +294,18 @@ void Foresight::fetch_shard(const ShardPlan::Guess& guess, uint64_t free_bytes) 
   const auto info = tree_.known_file(guess.path, guess.listed());
   const Source source = info ? fetcher_.open(*info) : nullptr;
   const uint64_t size = guess.listed().size_bytes;
-  const uint64_t window = std::min(size, kFirstWindowBytes);
+  uint64_t window = std::min(size, kFirstWindowBytes);
   uint64_t end = 0;
   {
     std::lock_guard lock(mutex_);
     if (!source) return shards_.lost(guess);
-    shards_.begun(guess, source, window);
     end = shards_.is_proven(guess) ? size : std::min(size, kUnprovenBytes);
+    if (end - window > free_bytes) {
+      // It stays in memory until it is read: half of what guesses may still hold there.
+      const uint64_t left = ahead_limit_bytes() - std::min(ahead_limit_bytes(), shards_.bytes());
+      end = window = std::max(window, std::min({end, kUnprovenBytes, left / 2}));
+    }
+    shards_.begun(guess, source, window);
   }
   meters_.ahead_shards.add();
   source->prefetch({0, window}, fetch::Cause::kNextShard,
@@ -322,7 +322,7 @@ void Foresight::fetch_shard(const ShardPlan::Guess& guess, uint64_t free_bytes) 
                      self->wake();
                    });
   // It waits behind what readers want of the shards that are open: fetch gives the next shard what they leave.
-  if (end > window && end - window <= free_bytes) source->prefetch({window, end}, fetch::Cause::kNextShard);
+  if (end > window) source->prefetch({window, end}, fetch::Cause::kNextShard);
 }
 
 uint64_t Foresight::free_bytes() const { return cache_ == nullptr ? 0 : cache_->stats().free_bytes; }

@@ -21,7 +21,7 @@ void OpenRoutes::open(const tree::Node& node, uint32_t process, Done done) {
   const auto open = enter(node);
   if (!open) return done({nullptr, Route::kDaemon, 0, EIO});
   if (open->source_) open->source_->opened(process);
-  const bool may_pass = open->source_ && kernel_.passthrough();
+  const bool may_pass = open->source_ && kernel_.passthrough() && open->size_bytes_ >= kPassthroughFromBytes;
   Outcome outcome{open, Route::kDaemon, 0, 0};
   bool first = false;
   bool look_again = false;

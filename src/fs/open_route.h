@@ -26,6 +26,10 @@ namespace shardfs::fs {
 
 class OpenNode;
 
+/// Smaller files are read through the daemon, complete or not: two requests and then the page cache, where a
+/// passthrough open would cost the daemon 100 us each time. Source: docs/decisions/0007.
+inline constexpr uint64_t kPassthroughFromBytes = (256 << 10) + 1;
+
 class OpenRoutes {
  public:
   struct Outcome {
@@ -102,10 +106,10 @@ class OpenNode {
   int passthrough_ = 0;
   int backing_id_ = 0;  // not 0 while passthrough_ > 0
   fetch::SourceFile::Backing backing_;
-  bool deciding_ = false;                  // the first open is asking the cache and the kernel
-  bool completed_ = false;                 // since it was opened
-  bool settled_ = false;                   // retired, or a new nodeid would not help
-  std::vector<OpenRoutes::Done> waiting_;  // opens that came while deciding_
+  bool deciding_ = false;                               // the first open is asking the cache and the kernel
+  bool completed_ = false;                              // since it was opened
+  bool settled_ = size_bytes_ < kPassthroughFromBytes;  // retired, or a new nodeid would not help
+  std::vector<OpenRoutes::Done> waiting_;               // opens that came while deciding_
 };
 
 }  // namespace shardfs::fs

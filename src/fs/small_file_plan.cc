@@ -68,9 +68,9 @@ struct SmallFilePlan::Family {
   const std::string path;
   SiblingOpens opens;
   SmallFileYield yield;
-  bool pulled = false;        // in pulling_
-  bool parent_asked = false;  // for the names of the siblings
-  std::string last_opened;    // name of the sibling
+  bool pulled = false;            // in pulling_
+  bool parent_asked = false;      // for the names of the siblings
+  std::string last_opened;        // name of the sibling
   std::vector<Sibling> siblings;  // only while it is in pulling_: they hold directories, which hold this
   size_t next_question = 0;
   size_t questions = 0;     // under way

@@ -226,12 +226,17 @@ class FakeCache final : public cache::Cache {
     file = known;
     return known;
   }
-  std::shared_ptr<cache::CacheFile> find_file(const store::ObjectId& id, uint64_t) override { return files[id.key]; }
+  std::shared_ptr<cache::CacheFile> find_file(const store::ObjectId& id, uint64_t) override {
+    ++looked_up;
+    return files[id.key];
+  }
+  bool has_file(const store::ObjectId& id, uint64_t) override { return files[id.key] != nullptr; }
   void touch(const store::ObjectId&) override {}
   cache::CacheStats stats() const override { return {}; }
   void flush() override {}
 
   bool refuse = false;
+  int looked_up = 0;
   std::map<std::string, std::shared_ptr<FakeCacheFile>> files;
   std::shared_ptr<FakeCacheFile> file;  // the one opened last
 };

@@ -82,6 +82,37 @@ TEST_CASE("many readers of one cold shard cost its bytes once") {
   file->closed();
 }
 
+TEST_CASE("the cache file is looked up when it is needed, not at an open") {
+  Rig rig(true);
+  {
+    auto file = rig.open(100 * kKiB);
+    CHECK_FALSE(file->seems_cached());
+    CHECK(rig.cache.looked_up == 0);
+    rig.read_all(*file);
+    CHECK(rig.cache.looked_up == 1);
+    CHECK(file->seems_cached());
+    file->closed();
+  }
+  auto again = rig.open(100 * kKiB);
+  CHECK(again->seems_cached());
+  again->closed();
+  CHECK(rig.cache.looked_up == 1);
+}
+
+TEST_CASE("an object up to 128 KiB takes so much memory, a larger one a block") {
+  for (const uint64_t size : {1 * kKiB, 128 * kKiB, 128 * kKiB + 1}) {
+    Rig rig(false);
+    auto file = rig.open(size);
+    Answer answer;
+    rig.read(*file, {0, size}, answer);
+    CHECK(rig.metrics.gauge("fetch_memory_bytes").value() == static_cast<int64_t>(fetch::buffers_of(size)));
+    CHECK(fetch::buffers_of(size) == (size <= 128 * kKiB ? 128 * kKiB : kMiB));
+    rig.store.finish_all();
+    CHECK(Rig::right(answer, {0, size}));
+    file->closed();
+  }
+}
+
 TEST_CASE("a sparse read costs what it touches") {
   Rig rig(true);
   auto file = rig.open(64 * kMiB);

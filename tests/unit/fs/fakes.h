@@ -298,6 +298,7 @@ class FakeSource final : public fetch::SourceFile {
     return {std::make_shared<FakeCacheFile>(info_.size_bytes + wrong_size), std::make_unique<FakePin>(pins_)};
   }
   uint64_t cached_bytes() override { return cached; }
+  bool seems_cached() override { return cached >= info_.size_bytes; }
   std::string state() override { return "complete"; }
 
   std::atomic<bool> complete{false}, hold{false};

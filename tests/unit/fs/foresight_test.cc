@@ -34,6 +34,7 @@ class FakeCache final : public cache::Cache {
  public:
   std::shared_ptr<cache::CacheFile> open_file(const store::ObjectId&, uint64_t) override { return nullptr; }
   std::shared_ptr<cache::CacheFile> find_file(const store::ObjectId&, uint64_t) override { return nullptr; }
+  bool has_file(const store::ObjectId&, uint64_t) override { return false; }
   void touch(const store::ObjectId&) override {}
   cache::CacheStats stats() const override {
     cache::CacheStats stats;
@@ -167,35 +168,35 @@ TEST_CASE("what is complete in the cache asks for nothing") {
 
 TEST_CASE("without a cache: in order only, and no more than a quarter of the memory waits for the reader") {
   At at(false, 64 * kMiB);
-  at.tree.know("d", files(1000, 110000));
-  for (size_t i = 0; i < 8; ++i) at.open("d/" + numbered(i), 110000);
-  at.settle("d", 1000, 110000);
-  CHECK(at.fetched("d", 1000, 110000) == numbers(4, 4 + 20));  // 16 buffers, and 4 that were opened since
+  at.tree.know("d", files(1000, 1000000));
+  for (size_t i = 0; i < 8; ++i) at.open("d/" + numbered(i), 1000000);
+  at.settle("d", 1000, 1000000);
+  CHECK(at.fetched("d", 1000, 1000000) == numbers(4, 4 + 20));  // 16 buffers, and 4 that were opened since
   for (size_t i = 8; i < 500; ++i) {
-    at.open("d/" + numbered(i), 110000);
-    at.settle("d", 1000, 110000);
+    at.open("d/" + numbered(i), 1000000);
+    at.settle("d", 1000, 1000000);
   }
-  CHECK(at.fetched("d", 1000, 110000) == numbers(4, 500 + 16));
+  CHECK(at.fetched("d", 1000, 1000000) == numbers(4, 500 + 16));
 
   At random(false, 64 * kMiB);
-  random.tree.know("d", files(1000, 110000));
-  for (size_t i = 0; i < 20; ++i) random.open("d/" + numbered((i * 367 + 31) % 1000), 110000);
-  CHECK(random.fetched("d", 1000, 110000).empty());
+  random.tree.know("d", files(1000, 1000000));
+  for (size_t i = 0; i < 20; ++i) random.open("d/" + numbered((i * 367 + 31) % 1000), 1000000);
+  CHECK(random.fetched("d", 1000, 1000000).empty());
 }
 
 TEST_CASE("without a cache what waits in vain makes room when its reader goes elsewhere") {
   At at(false, 64 * kMiB);
-  at.tree.know("a", files(100, 110000));
-  at.tree.know("b", files(100, 110000));
-  for (size_t i = 0; i < 4; ++i) at.open("a/" + numbered(i), 110000);
-  at.settle("a", 100, 110000);
-  CHECK(at.fetched("a", 100, 110000) == numbers(4, 20));
+  at.tree.know("a", files(100, 1000000));
+  at.tree.know("b", files(100, 1000000));
+  for (size_t i = 0; i < 4; ++i) at.open("a/" + numbered(i), 1000000);
+  at.settle("a", 100, 1000000);
+  CHECK(at.fetched("a", 100, 1000000) == numbers(4, 20));
   for (size_t i = 0; i < 8; ++i) {
-    at.open("b/" + numbered(i), 110000);
-    at.settle("b", 100, 110000);
+    at.open("b/" + numbered(i), 1000000);
+    at.settle("b", 100, 1000000);
   }
-  CHECK(at.source("a/" + numbered(4), 110000).cancelled_prefetches == 1);
-  CHECK_FALSE(at.fetched("b", 100, 110000).empty());
+  CHECK(at.source("a/" + numbered(4), 1000000).cancelled_prefetches == 1);
+  CHECK_FALSE(at.fetched("b", 100, 1000000).empty());
 }
 
 TEST_CASE("an image folder, shuffled over its classes: all of them, with names asked for where they are not known") {

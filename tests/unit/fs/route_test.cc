@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "fakes.h"
+#include "fs/open_route.h"
 
 using namespace shardfs;
 using namespace shardfs::fs;
@@ -37,6 +38,21 @@ TEST_CASE("a complete file is opened in passthrough, all handles under one backi
   world.fs->release(second.value.handle);
   CHECK(world.source(2).open_handles == 0);
   CHECK(world.gauges_are_zero());
+}
+
+TEST_CASE("small files stay with the daemon, complete or not, and keep their nodeid") {
+  World world;
+  for (const bool small : {true, false}) {
+    const NodeId node = small ? 20 : 21;
+    world.tree.add(node, 1, small ? "small" : "large", tree::Kind::kFile, kPassthroughFromBytes - (small ? 1 : 0));
+    const auto before = world.open(node);
+    CHECK(before.value.route == Route::kDaemon);
+    world.source(node).complete = true;
+    world.fetcher.complete(world.tree.node(node).info);
+    CHECK(world.tree.retired == (small ? std::vector<NodeId>{} : std::vector<NodeId>{node}));
+    world.fs->release(before.value.handle);
+    CHECK(world.open(node).value.route == (small ? Route::kDaemon : Route::kPassthrough));
+  }
 }
 
 TEST_CASE("while a cached handle is open, the node stays cached; the next lookup's node opens in passthrough") {
@@ -157,7 +173,7 @@ TEST_CASE("the counting rule under eight threads") {
   World world;
   constexpr int kFiles = 4;
   for (NodeId node = 10; node < 10 + kFiles; ++node) {
-    world.tree.add(node, 1, "f" + std::to_string(node), tree::Kind::kFile, 100);
+    world.tree.add(node, 1, "f" + std::to_string(node), tree::Kind::kFile, 1 << 20);
   }
   // What the kernel enforces: never both routes on one inode, one backing id an inode.
   struct Inode {
