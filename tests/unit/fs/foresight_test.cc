@@ -283,6 +283,7 @@ namespace {
 constexpr uint64_t kShardBytes = 100 * kMiB;
 constexpr base::ByteRange kFirstWindow{0, 16 * kMiB};
 constexpr base::ByteRange kMore{16 * kMiB, 64 * kMiB};  // before a guess came true
+constexpr base::ByteRange kInMemory{0, 64 * kMiB};      // a quarter of the memory
 constexpr base::ByteRange kRest{16 * kMiB, kShardBytes};
 
 std::string shard(size_t i) { return "d/" + numbered(i, ".tar"); }
@@ -304,7 +305,7 @@ std::vector<base::ByteRange> ranges(const std::vector<FakeSource::Prefetch>& pre
 
 }  // namespace
 
-TEST_CASE("shards in order: half of the next one; once a guess came true all of it; its first window without room") {
+TEST_CASE("shards in order: a part of the next one; once a guess came true all of it; what memory holds without room") {
   for (const bool room : {true, false}) {
     At at;
     at.cache.free_bytes = room ? 10 * kShardBytes : kShardBytes / 4;
@@ -317,7 +318,7 @@ TEST_CASE("shards in order: half of the next one; once a guess came true all of 
       if (room) {
         REQUIRE(ranges(next) == std::vector{kFirstWindow, i == 0 ? kMore : kRest});
       } else {
-        REQUIRE(ranges(next) == std::vector{kFirstWindow});
+        REQUIRE(ranges(next) == std::vector{kInMemory});
       }
       std::exchange(next[0].done, nullptr)();
       at.foresight->on_close(at.info(shard(i), kShardBytes));
