@@ -35,7 +35,7 @@ struct DiskSpace {
 class Disk {
  public:
   virtual ~Disk() = default;
-  /// flags and mode as open(2); O_CLOEXEC is added.
+  /// flags and mode as open(2); O_CLOEXEC is added, and O_NOATIME where it is allowed.
   virtual Result<UniqueFd> open(const std::string& path, int flags, uint32_t mode = 0600) = 0;
   /// Whole span or an error; a short file is kCacheIo.
   virtual Result<void> read_at(int fd, std::span<std::byte> into, uint64_t offset_bytes) = 0;

@@ -44,6 +44,20 @@ TEST_CASE("bytes come back from where they were put") {
   CHECK(disk.sync_directory(folder.path()));
 }
 
+TEST_CASE("reads leave no time behind, in files of one's own; those of others open as well") {
+  TemporaryFolder folder;
+  SystemDisk disk;
+  const auto own = disk.open(folder / "file", kNew);
+  REQUIRE(own);
+  CHECK((::fcntl(own->get(), F_GETFL) & O_NOATIME) != 0);
+  if (::geteuid() != 0) return;
+  REQUIRE(::seteuid(65534) == 0);
+  const auto other = disk.open("/etc/passwd", O_RDONLY);
+  REQUIRE(::seteuid(0) == 0);
+  REQUIRE(other);
+  CHECK((::fcntl(other->get(), F_GETFL) & O_NOATIME) == 0);
+}
+
 TEST_CASE("a read beyond the end is an error, not fewer bytes") {
   TemporaryFolder folder;
   SystemDisk disk;
