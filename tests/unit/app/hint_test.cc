@@ -67,9 +67,9 @@ TEST_CASE("hint: paths relative to the mount and absolute ones below it") {
       {".", ""},
       {"/", ""},
   };
-  for (const auto& [file, path] : cases) {
-    CAPTURE(file);
-    CHECK(handler.path_below(file) == path);
+  for (const auto& pair : cases) {
+    CAPTURE(pair.first);
+    CHECK(handler.path_below(pair.first) == pair.second);
   }
 }
 
