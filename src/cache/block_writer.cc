@@ -22,7 +22,8 @@ bool fits_direct(std::span<const std::byte> data) {
 }  // namespace
 
 base::Result<void> BlockWriter::write(std::span<const std::byte> data, uint64_t offset_bytes) {
-  if (fits_direct(data)) {
+  // The first block stays in the page cache: whoever opens the file begins there.
+  if (offset_bytes > 0 && fits_direct(data)) {
     if (const auto fd = direct()) {
       auto written = disk_.write_at(fd->get(), data, offset_bytes);
       if (written || written.error().sys_errno != EINVAL) return written;

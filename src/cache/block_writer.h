@@ -1,4 +1,4 @@
-// BlockWriter: writes blocks into a data file, whole ones past the page cache where the file system can do that.
+// BlockWriter: writes blocks into a data file, whole ones but the first past the page cache where the file system can.
 // Not the map, nor the right to write. Decision 0018.
 // Thread rule: thread-safe; blocks on local I/O. Owns a second descriptor of the data file from the first whole block
 // until close().
