@@ -250,6 +250,8 @@ void ShardPlan::lost(const Guess& guess) {
 }
 
 void ShardPlan::clear() {
+  // Guesses hold sources, and what a source tells when it is done holds its directory.
+  for (auto& [path, entry] : directories_) entry.directory->guesses.clear();
   directories_.clear();
   oldest_first_.clear();
   queue_.clear();

@@ -35,6 +35,11 @@ class ShardPlan {
     const tree::ListedName& listed() const { return listing->names[index]; }
   };
 
+  ShardPlan() = default;
+  ShardPlan(ShardPlan&&) = default;
+  ShardPlan& operator=(ShardPlan&&) = default;
+  ~ShardPlan() { clear(); }
+
   /// Whether on_open or hint want the names of this listing.
   bool needs_names(const std::string& path, const ListingPtr& listing) const;
   /// Whether the directory has a hint: then its small files are named here, too.
