@@ -27,15 +27,19 @@ int run_command_line(int argc, char** argv) {
   add_umount_command(app, exit_code);
   add_stats_command(app, exit_code);
   add_hint_command(app, exit_code);
+  add_top_command(app, exit_code);
+  add_debug_command(app, exit_code);
   add_slurm_command(app, exit_code);
   add_demo_command(app, exit_code);
   add_version_command(app, exit_code);
+  add_generate_command(app, exit_code);  // it describes those above, too
   // CLI11 would only say that it did not expect the word.
   if (argc > 1 && *argv[1] != '-') {
     bool known = false;
     std::string names;
     for (const CLI::App* command : app.get_subcommands({})) {
       known = known || command->get_name() == argv[1];
+      if (command->get_group().empty()) continue;  // not for people
       names += (names.empty() ? "" : ", ") + command->get_name();
     }
     if (!known) {

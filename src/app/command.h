@@ -17,8 +17,11 @@ void add_mount_command(CLI::App& app, int& exit_code);
 void add_umount_command(CLI::App& app, int& exit_code);
 void add_stats_command(CLI::App& app, int& exit_code);
 void add_hint_command(CLI::App& app, int& exit_code);
+void add_top_command(CLI::App& app, int& exit_code);
+void add_debug_command(CLI::App& app, int& exit_code);
 void add_slurm_command(CLI::App& app, int& exit_code);
 void add_demo_command(CLI::App& app, int& exit_code);
+void add_generate_command(CLI::App& app, int& exit_code);
 void add_version_command(CLI::App& app, int& exit_code);
 
 /// The whole program.
