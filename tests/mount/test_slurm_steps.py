@@ -389,3 +389,12 @@ class TestOwn:
         os.mkfifo(fifo, 0o666)
         fifo.chmod(0o666)
         assert node.prolog(5, comment="shardfs:no", SLURM_JOB_STDOUT=str(fifo)).returncode == 0
+
+
+def test_the_example_of_a_site_file(node, folder):
+    """It is read, and gives a job that asks for nothing nothing."""
+    shutil.copy(PACKAGING / "slurm" / "slurm.toml", folder / "slurm.toml")
+    done = node.prolog(5)
+    assert done.returncode == 0 and not done.stderr and not node.called() and not daemons()
+    done = node.prolog(5, comment="shardfs:absent")
+    assert "no mount named absent" in done.stderr
