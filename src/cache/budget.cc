@@ -22,6 +22,8 @@ constexpr base::ByteRange kPageLock = {Budget::kPageLockAt, Budget::kPageLockAt 
 
 base::ByteRange slot_lock(size_t slot) { return {Budget::kSlotLocksAt + slot, Budget::kSlotLocksAt + slot + 1}; }
 
+constexpr uint64_t mib(uint64_t count) { return count << 20; }
+
 uint64_t less(uint64_t from, uint64_t bytes) { return from > bytes ? from - bytes : 0; }
 
 }  // namespace
@@ -40,8 +42,9 @@ uint64_t Budget::Page::right_checksum() const {
 
 bool Budget::Page::sound() const { return magic == kMagic && version == kVersion && checksum == right_checksum(); }
 
-Result<std::unique_ptr<Budget>> Budget::open(base::Disk& disk, const std::string& path, uint64_t limit_bytes) {
-  std::unique_ptr<Budget> budget(new Budget(disk, limit_bytes));
+Result<std::unique_ptr<Budget>> Budget::open(base::Disk& disk, const std::string& path, uint64_t limit_bytes,
+                                             uint64_t overhead_bytes) {
+  std::unique_ptr<Budget> budget(new Budget(disk, limit_bytes, overhead_bytes));
   auto fd = disk.open(path, O_RDWR | O_CREAT);
   if (!fd) return tl::unexpected(fd.error());
   budget->fd_ = std::move(*fd);
@@ -57,6 +60,8 @@ Result<void> Budget::enter() {
   const auto take_slot = [&](Page& page) -> Result<void> {
     const bool alone = first_locked(fd(), {kSlotLocksAt, kSlotLocksAt + kSlots}).empty();
     if (alone && page.clean == 0) page = new_page();  // left by mounts that all died
+    if (alone) page.limit_mib = 0;
+    folder_limit_ = mib(page.limit_mib);
     collect_dead(page);
     for (size_t i = 0; i < kSlots && slot_ == kSlots; ++i) {
       if (page.slots[i].taken == 0 && try_lock(fd(), LockKind::kExclusive, slot_lock(i))) slot_ = i;
@@ -93,9 +98,10 @@ Budget::~Budget() {
 Budget::Page Budget::new_page() const {
   return {.magic = kMagic,
           .version = kVersion,
-          .committed_bytes = less(limit_bytes_, own_reserved_bytes()),
+          .committed_bytes = less(limit_bytes(), own_reserved_bytes()),
           .unit_bytes = unit_bytes_,
-          .count_wanted = 1};
+          .count_wanted = 1,
+          .limit_mib = static_cast<uint32_t>(folder_limit_bytes() / mib(1))};
 }
 
 Result<void> Budget::read(Page& page) {
@@ -117,6 +123,7 @@ Result<void> Budget::with_page(const std::function<Result<void>(Page&)>& change,
   }
   Page page;
   auto done = read(page);
+  if (done) folder_limit_ = mib(page.limit_mib);
   if (slot_ != kSlots) page.slots[slot_] = own_slot();  // also where somebody made the page anew
   if (done) done = change(page);
   if (done) {
@@ -132,7 +139,7 @@ Result<void> Budget::with_page(const std::function<Result<void>(Page&)>& change,
 }
 
 Budget::Slot Budget::own_slot() const {
-  return {.reserved_bytes = own_reserved_bytes(), .limit_bytes = limit_bytes_, .taken = 1, .pid = pid_};
+  return {.reserved_bytes = own_reserved_bytes(), .limit_bytes = limit_bytes(), .taken = 1, .pid = pid_};
 }
 
 void Budget::collect_dead(Page& page) {
@@ -159,8 +166,8 @@ bool Budget::try_reserve(uint64_t bytes) {
   bool granted = false;
   const auto done = with_page([&](Page& page) -> Result<void> {
     // A refusal writes the page too: it may have found that a mount died, and a count returns what that one reserved.
-    if (page.use().sum() + bytes > limit_bytes_) collect_dead(page);
-    granted = page.use().sum() + bytes <= limit_bytes_;
+    if (page.use().sum() + bytes > limit_bytes()) collect_dead(page);
+    granted = page.use().sum() + bytes <= limit_bytes();
     if (granted) reserved_.fetch_add(bytes, std::memory_order_relaxed);
     return {};
   });
@@ -188,6 +195,23 @@ Result<void> Budget::uncommit(uint64_t bytes, const Step& step) {
     page.committed_bytes = less(page.committed_bytes, bytes);
     return {};
   });
+}
+
+uint64_t Budget::limit_bytes() const {
+  const uint64_t folder_bytes = folder_limit_bytes();
+  return less(folder_bytes != 0 ? folder_bytes : own_limit_bytes_, overhead_bytes_);
+}
+
+Result<void> Budget::set_folder_limit(uint64_t bytes) {
+  bool written = false;
+  const auto set = [&](Page& page) -> Result<void> {
+    page.limit_mib = static_cast<uint32_t>(std::min<uint64_t>(bytes / mib(1), UINT32_MAX));
+    folder_limit_ = mib(page.limit_mib);
+    return {};
+  };
+  if (auto done = with_page(set, &written); !done) return done;
+  if (!written) return base::fail(Code::kCacheIo, "the cache's budget page can't be written");
+  return {};
 }
 
 void Budget::set_index_bytes(uint64_t bytes) {
@@ -219,7 +243,10 @@ void Budget::notice_dead() {
 
 BudgetUse Budget::use() {
   Page page;
-  if (disk_.read_at(fd(), std::as_writable_bytes(std::span(&page, 1)), 0) && page.sound()) return page.use();
+  if (disk_.read_at(fd(), std::as_writable_bytes(std::span(&page, 1)), 0) && page.sound()) {
+    folder_limit_ = mib(page.limit_mib);
+    return page.use();
+  }
   BudgetUse found;
   static_cast<void>(with_page([&](Page& now) -> Result<void> {
     found = now.use();

@@ -33,9 +33,11 @@ class Budget {
  public:
   using Step = std::function<base::Result<void>()>;
 
-  /// limit_bytes: this mount's, without what is kept for the files that are not counted. Waits while another mount
-  /// counts. Errors: kCacheIo, also when 63 mounts use the folder. A damaged page is made anew, and a count wanted.
-  static base::Result<std::unique_ptr<Budget>> open(base::Disk& disk, const std::string& path, uint64_t limit_bytes);
+  /// limit_bytes: this mount's; overhead_bytes: of it, kept for the files that are not counted. Waits while another
+  /// mount counts. Errors: kCacheIo, also when 63 mounts use the folder. A damaged page is made anew, and a count
+  /// wanted.
+  static base::Result<std::unique_ptr<Budget>> open(base::Disk& disk, const std::string& path, uint64_t limit_bytes,
+                                                    uint64_t overhead_bytes);
   /// Leaves the slot; the last one out notes that the figures can be trusted.
   ~Budget();
 
@@ -66,7 +68,12 @@ class Budget {
   /// A look at the page, without its lock unless it is damaged; all zero if it can't be read.
   BudgetUse use();
   uint64_t own_reserved_bytes() const { return reserved_.load(std::memory_order_relaxed); }
-  uint64_t limit_bytes() const { return limit_bytes_; }
+  /// What this mount may reserve up to: the folder's limit if somebody set one, else its own; less the overhead.
+  uint64_t limit_bytes() const;
+  /// The limit that holds for all mounts of the folder in place of their own, until the last of them ends. 0: none.
+  uint64_t folder_limit_bytes() const { return folder_limit_.load(std::memory_order_relaxed); }
+  /// Rounded down to MiB. Errors: kCacheIo.
+  base::Result<void> set_folder_limit(uint64_t bytes);
   /// For locks that belong to no file; ranges from kFreeLocks on are unused.
   int fd() const { return fd_.get(); }
   /// Device and inode of the page: whether the folder is still the one that was opened.
@@ -94,8 +101,8 @@ class Budget {
     uint64_t orphaned_bytes = 0;
     uint64_t unit_bytes = 0;
     uint32_t count_wanted = 0;
-    uint32_t unused = 0;
-    uint64_t checksum = 0;  // of the page with 0 here
+    uint32_t limit_mib = 0;  // of the folder; 0: each mount's own
+    uint64_t checksum = 0;   // of the page with 0 here
     std::array<Slot, kSlots> slots{};
     BudgetUse use() const;
     uint64_t right_checksum() const;
@@ -103,7 +110,8 @@ class Budget {
   };
   static_assert(sizeof(Page) == 4096);
 
-  Budget(base::Disk& disk, uint64_t limit_bytes) : disk_(disk), limit_bytes_(limit_bytes) {}
+  Budget(base::Disk& disk, uint64_t limit_bytes, uint64_t overhead_bytes)
+      : disk_(disk), own_limit_bytes_(limit_bytes), overhead_bytes_(overhead_bytes) {}
   base::Result<void> enter();
   /// Runs change(page) under the page lock and writes the page if it returned no error. Errors: of lock, read and
   /// change; if only the writing failed a count is wanted, and `written` (may be null) gets false.
@@ -117,7 +125,8 @@ class Budget {
   void collect_dead(Page& page);
 
   base::Disk& disk_;
-  const uint64_t limit_bytes_;
+  const uint64_t own_limit_bytes_;
+  const uint64_t overhead_bytes_;
   base::UniqueFd fd_;
   base::FileStat identity_;
   size_t slot_ = kSlots;
@@ -125,8 +134,9 @@ class Budget {
   bool was_alone_ = false;
   uint64_t unit_bytes_ = 0;
   std::atomic<bool> count_wanted_{false};
-  std::atomic<uint64_t> reserved_{0};  // changed under mutex_
-  std::mutex mutex_;                   // the page lock among this mount's threads; held with it
+  std::atomic<uint64_t> reserved_{0};      // changed under mutex_
+  std::atomic<uint64_t> folder_limit_{0};  // as the page said last
+  std::mutex mutex_;                       // the page lock among this mount's threads; held with it
 };
 
 }  // namespace shardfs::cache

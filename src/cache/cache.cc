@@ -16,6 +16,7 @@
 #include "cache/evictor.h"
 #include "cache/file.h"
 #include "cache/file_table.h"
+#include "cache/folder_holdings.h"
 
 namespace shardfs::cache {
 namespace {
@@ -63,7 +64,8 @@ Result<uint64_t> measure_unit(base::Disk& disk, const Folder& folder) {
 
 class FolderCache final : public Cache {
  public:
-  explicit FolderCache(std::shared_ptr<Core> core) : core_(std::move(core)), keeper_([this] { keep(); }) {}
+  explicit FolderCache(std::shared_ptr<Core> core)
+      : core_(std::move(core)), holdings_(core_), keeper_([this] { keep(); }) {}
 
   ~FolderCache() override {
     {
@@ -100,8 +102,8 @@ class FolderCache final : public Cache {
 
   CacheStats stats() const override {
     CacheStats stats;
-    stats.limit_bytes = core_->limit_bytes;
     stats.used_bytes = core_->budget->use().sum();
+    stats.limit_bytes = core_->limit_bytes();
     stats.free_bytes = free_bytes(stats.used_bytes);
     stats.files = files_.load(std::memory_order_relaxed);
     stats.complete_files = complete_files_.load(std::memory_order_relaxed);
@@ -111,6 +113,8 @@ class FolderCache final : public Cache {
     stats.failing = core_->health.failing();
     return stats;
   }
+
+  Holdings* holdings() override { return &holdings_; }
 
   void flush() override {
     const Turn::Held turn(flush_turn_);
@@ -125,6 +129,7 @@ class FolderCache final : public Cache {
     files_.store(counts.files, std::memory_order_relaxed);
     complete_files_.store(counts.complete_files, std::memory_order_relaxed);
     core_->used_gauge.set(static_cast<int64_t>(core_->budget->use().sum()));
+    core_->limit_gauge.set(static_cast<int64_t>(core_->limit_bytes()));
     core_->reserved_gauge.set(static_cast<int64_t>(core_->budget->own_reserved_bytes()));
   }
 
@@ -135,7 +140,7 @@ class FolderCache final : public Cache {
     // What is reserved by this mount is not yet missing on the file system.
     const uint64_t kept = core_->min_free_bytes + core_->budget->own_reserved_bytes();
     const uint64_t on_disk = space->available_bytes - std::min(space->available_bytes, kept);
-    return std::min(on_disk, core_->limit_bytes - std::min(core_->limit_bytes, used_bytes));
+    return std::min(on_disk, core_->limit_bytes() - std::min(core_->limit_bytes(), used_bytes));
   }
   void report(const Result<void>& done) {
     if (!done) base::warn_once("cache:keeping", "cache: {}", done.error().message);
@@ -156,6 +161,7 @@ class FolderCache final : public Cache {
   }
 
   const std::shared_ptr<Core> core_;
+  FolderHoldings holdings_;
   Turn flush_turn_;
   std::atomic<uint64_t> files_{0};
   std::atomic<uint64_t> complete_files_{0};
@@ -176,12 +182,12 @@ Result<std::shared_ptr<Core>> make_core(const CacheOptions& options, base::Disk&
   const auto space = disk.space(folder->path());
   if (!space) return tl::unexpected(space.error());
   auto core = std::make_shared<Core>(disk, clock, metrics, *folder, options.trust_namespace);
-  core->limit_bytes = options.limit.of(space->total_bytes);
+  core->own_limit_bytes = options.limit.of(space->total_bytes);
   core->min_free_bytes = options.min_free.of(space->total_bytes);
-  if (core->limit_bytes < kSmallestLimit) {
+  if (core->own_limit_bytes < kSmallestLimit) {
     return base::fail(Code::kInvalid,
-                      fmt::format("cache size {}: at least {} (or 0 for none)", base::format_bytes(core->limit_bytes),
-                                  base::format_bytes(kSmallestLimit)));
+                      fmt::format("cache size {}: at least {} (or 0 for none)",
+                                  base::format_bytes(core->own_limit_bytes), base::format_bytes(kSmallestLimit)));
   }
   if (core->min_free_bytes >= space->total_bytes) {
     return base::fail(Code::kInvalid,
@@ -189,8 +195,8 @@ Result<std::shared_ptr<Core>> make_core(const CacheOptions& options, base::Disk&
                                   base::format_bytes(core->min_free_bytes), base::format_bytes(space->total_bytes)));
   }
   core->boot_tag = tag_of_boot(options.boot_id.empty() ? boot_id_of_this_machine() : options.boot_id);
-  const Overhead overhead = overhead_of(core->limit_bytes);
-  auto budget = Budget::open(disk, folder->budget_path(), core->limit_bytes - overhead.bytes);
+  const Overhead overhead = overhead_of(core->own_limit_bytes);
+  auto budget = Budget::open(disk, folder->budget_path(), core->own_limit_bytes, overhead.bytes);
   if (!budget) return tl::unexpected(budget.error());
   core->budget = std::move(*budget);
   core->charges.unit_bytes = core->budget->unit_bytes();
@@ -212,11 +218,16 @@ Result<std::shared_ptr<Core>> make_core(const CacheOptions& options, base::Disk&
     if (auto counted = count_folder(*core); !counted) return tl::unexpected(counted.error());
   }
   const uint64_t used = core->budget->use().sum();
-  if (used < core->limit_bytes && space->available_bytes < core->limit_bytes - used) {
-    base::log_warning("cache size {}: the file system of {} has only {} free", base::format_bytes(core->limit_bytes),
+  const uint64_t limit = core->limit_bytes();
+  if (const auto pinned = core->index->pinned_bytes(); pinned && *pinned > limit) {
+    base::log_warning("cache size {}: {} are pinned in {}, and nothing else may enter", base::format_bytes(limit),
+                      base::format_bytes(*pinned), folder->path());
+  }
+  if (used < limit && space->available_bytes < limit - used) {
+    base::log_warning("cache size {}: the file system of {} has only {} free", base::format_bytes(limit),
                       folder->path(), base::format_bytes(space->available_bytes));
   }
-  core->limit_gauge.set(static_cast<int64_t>(core->limit_bytes));
+  core->limit_gauge.set(static_cast<int64_t>(limit));
   core->used_gauge.set(static_cast<int64_t>(used));
   return core;
 }

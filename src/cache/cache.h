@@ -34,8 +34,10 @@ struct CacheOptions {
   base::SizeOrPercent min_free;          // floor of free space; nothing is written below it
   std::string trust_namespace = "site";  // entries of other namespaces are not seen; [A-Za-z0-9._-]
   Eviction eviction = Eviction::kNextUse;
-  std::string set_prefix;  // of this mount's keys; the names after it are the sets that jobs scan
-  std::string boot_id;     // names the machine's start for verified(); empty: the kernel's (tests differ)
+  std::string set_prefix;             // of this mount's keys; the names after it are the sets that jobs scan
+  base::SizeOrPercent share{0, 100};  // of the limit: what objects below set_prefix may take, by this mount's doing
+  bool scrub = false;                 // checks all blocks now and then, at a twentieth of the disk's time
+  std::string boot_id;                // names the machine's start for verified(); empty: the kernel's (tests differ)
 };
 
 /// The answer to a wish to fill one block.
@@ -100,6 +102,8 @@ struct CacheStats {
   bool failing = false;  // the disk refused; the cache is passed by
 };
 
+class Holdings;
+
 class Cache {
  public:
   virtual ~Cache() = default;
@@ -118,6 +122,8 @@ class Cache {
   virtual CacheStats stats() const = 0;
   /// Writes what is batched. The destructor does it too.
   virtual void flush() = 0;
+  /// What lies in the folder, for the person who keeps it; as long as the cache. Null: there is no folder.
+  virtual Holdings* holdings() { return nullptr; }
 };
 
 }  // namespace shardfs::cache

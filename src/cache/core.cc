@@ -43,6 +43,11 @@ int64_t Core::wall_ms() const {
   return std::chrono::duration_cast<std::chrono::milliseconds>(clock.wall_now().time_since_epoch()).count();
 }
 
+uint64_t Core::limit_bytes() const {
+  const uint64_t folder_bytes = budget->folder_limit_bytes();
+  return folder_bytes != 0 ? folder_bytes : own_limit_bytes;
+}
+
 bool Core::folder_is_ours() {
   const auto stat = disk.stat(folder.budget_path());
   return stat && stat->inode == budget->identity().inode && stat->device == budget->identity().device;

@@ -45,6 +45,8 @@ struct Core {
   ~Core();
 
   int64_t wall_ms() const;
+  /// The folder's if it has one, else this mount's.
+  uint64_t limit_bytes() const;
   /// False once the folder was removed or replaced: then nothing new is made in it.
   bool folder_is_ours();
 
@@ -53,7 +55,7 @@ struct Core {
   const Folder folder;
   const std::string name_space;
   uint64_t boot_tag = 0;
-  uint64_t limit_bytes = 0;
+  uint64_t own_limit_bytes = 0;
   uint64_t min_free_bytes = 0;
   Charges charges;
 

@@ -81,6 +81,20 @@ void Evictor::release(uint64_t bytes) {
   core_.reserved_gauge.set(static_cast<int64_t>(core_.budget->own_reserved_bytes()));
 }
 
+bool Evictor::make_room(uint64_t bytes) {
+  if (core_.health.failing() || bytes > core_.budget->limit_bytes()) return false;
+  const Turn::Held turn(turn_);
+  for (;;) {
+    const auto floor = above_floor(bytes);
+    if (floor == Floor::kUnknown) return false;
+    if (floor == Floor::kAbove && core_.budget->try_reserve(bytes)) {
+      release(bytes);
+      return true;
+    }
+    if (!evict_one(nullptr)) return false;
+  }
+}
+
 void Evictor::shrink_to_limit() {
   const Turn::Held turn(turn_);
   while (core_.budget->use().sum() > core_.budget->limit_bytes() && evict_one(nullptr)) {
@@ -124,25 +138,25 @@ bool Evictor::evict_next(const store::ObjectId* newcomer) {
     while (!queue_.empty()) {
       const IndexRow row = std::move(queue_.front());
       queue_.pop_front();
-      if (remove(row)) return true;
+      if (evict(row) == Removal::kRemoved) return true;
     }
   } while (refill(newcomer));
   return false;
 }
 
-bool Evictor::remove(const IndexRow& row) {
+Removal Evictor::evict(const IndexRow& row) {
   const Removed removed = remove_file(core_, row.key);
   if (removed.what == Removal::kGone) {
     core_.index->note_removed(row.key, row.last_use_ms);
     if (core_.disk.stat(core_.folder.path_of(row.key, FileKind::kMap))) core_.budget->want_count();
   }
-  if (removed.what != Removal::kRemoved) return false;
+  if (removed.what != Removal::kRemoved) return removed.what;
   core_.index->note_removed(row.key, row.last_use_ms);
   core_.evicted_files.add();
   core_.evicted_bytes.add(removed.bytes);
   const std::lock_guard guard(space_mutex_);
   space_known_ = false;
-  return true;
+  return removed.what;
 }
 
 bool Evictor::refill(const store::ObjectId* newcomer) {

@@ -16,6 +16,7 @@
 
 #include "cache/core.h"
 #include "cache/eviction.h"
+#include "cache/removal.h"
 #include "cache/turn.h"
 
 namespace shardfs::cache {
@@ -33,6 +34,10 @@ class Evictor {
   /// Whether so much could be reserved for it now; evicts as reserve does.
   bool admits(uint64_t bytes, const store::ObjectId& newcomer);
   void release(uint64_t bytes);
+  /// Evicts whatever may leave for anybody until so much could be reserved. False: it can't be had.
+  bool make_room(uint64_t bytes);
+  /// Removes this file, and counts it as evicted, if nobody uses it and it is not pinned.
+  Removal evict(const IndexRow& row);
   /// Evicts until the use is within the limit: after a start with a smaller one, or when the index has grown.
   void shrink_to_limit();
   /// A file was closed or unpinned by this mount: what could not be evicted may be now.
@@ -58,7 +63,6 @@ class Evictor {
   /// newcomer: for whom; null: there is too much.
   bool evict_one(const store::ObjectId* newcomer);
   bool evict_next(const store::ObjectId* newcomer);
-  bool remove(const IndexRow& row);
   /// The next rows of the index, in the policy's order, into queue_. False at the index's end.
   bool refill(const store::ObjectId* newcomer);
   std::vector<IndexRow> in_order(std::vector<IndexRow> rows, const store::ObjectId* newcomer);

@@ -61,6 +61,7 @@ File::~File() {
     core_->budget->want_count();  // removed by hand under us
   } else if (map_.dead() && try_lock(data_fd_.get(), LockKind::kExclusive, kWholeLock)) {
     if (!open_elsewhere(data_fd_.get())) remove_locked_file(*core_, key_, std::move(data_fd_));
+    core_->index->note_removed(key_, INT64_MAX);
   }
   core_->evictor->something_closed();
 }

@@ -27,7 +27,7 @@ Result<OpenPair> open_or_make(Core& core, const FileKey& key, const store::Objec
         core.charges.of_empty_file(MapFile::image_bytes(id, size_bytes), block_count_of(size_bytes));
     if (needed > core.budget->limit_bytes()) {
       base::warn_once("cache:larger", "{} does not fit into the cache of {}: read past it", id.key,
-                      base::format_bytes(core.limit_bytes));
+                      base::format_bytes(core.limit_bytes()));
       return base::fail(Code::kCacheFull, "it does not fit into the cache");
     }
     if (core.health.failing()) return base::fail(Code::kCacheFull, "the cache's disk is failing");

@@ -26,7 +26,17 @@ constexpr const char* kSchema =
     "CREATE INDEX by_last_use ON files(last_use, space, hash);"
     "PRAGMA user_version=1;";
 
+// Beside version 1, which does not need it.
+constexpr const char* kPins =
+    "CREATE TABLE IF NOT EXISTS pins(space TEXT NOT NULL, hash BLOB NOT NULL, bytes INTEGER NOT NULL,"
+    " PRIMARY KEY(space, hash)) WITHOUT ROWID;";
+
 constexpr const char* kColumns = "space, hash, endpoint, bucket, object, version, size, last_use, complete";
+
+// Of one row, for rows_of.
+constexpr const char* kAsk =
+    "SELECT space, hash, endpoint, bucket, object, version, size, last_use, complete,"
+    " EXISTS(SELECT 1 FROM pins WHERE pins.space=files.space AND pins.hash=files.hash) AS pinned FROM files ";
 
 // Big-endian, so that the order of blobs is the order of hashes.
 std::string blob_of(const ObjectHash& hash) {
@@ -121,7 +131,7 @@ Result<void> Index::connect() {
   auto connected = damaged_ ? Result<void>(base::fail(Code::kCacheIo, "damaged")) : try_connect();
   if (!connected && damaged_) {
     if (inode_ == 0 || inode_of(path_) == inode_) {
-      base::log_warning("the cache's index {} was damaged: it is made anew from the cache files", path_);
+      base::log_warning("the cache's index {} was damaged: it is made anew from the cache files, without pins", path_);
       for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((path_ + suffix).c_str());
     }
     damaged_ = false;
@@ -159,10 +169,14 @@ Result<void> Index::try_connect() {
   if (version == kSchemaVersion) {
     Statement probe(connection_, std::string("SELECT ") + kColumns + " FROM files LIMIT 1");
     const int code = probe.step();
-    if (code == SQLITE_ROW || code == SQLITE_DONE) return {};
+    if (code == SQLITE_ROW || code == SQLITE_DONE) {
+      auto pins = run(kPins);
+      if (!pins) disconnect();
+      return pins;
+    }
   }
   if (version == 0) {
-    if (auto made = run((std::string("BEGIN IMMEDIATE;") + kSchema + "COMMIT;").c_str()); made) {
+    if (auto made = run((std::string("BEGIN IMMEDIATE;") + kSchema + kPins + "COMMIT;").c_str()); made) {
       was_made_ = true;
       inode_ = inode_of(path_);
       return {};
@@ -227,6 +241,10 @@ Result<void> Index::write_change(const FileKey& key, const Change& change) {
   } else {
     Statement drop(connection_, "DELETE FROM files WHERE space=? AND hash=? AND last_use<=?");
     code = drop.key(key).number(change.last_use_ms).step();
+    if (code == SQLITE_DONE && ::sqlite3_changes(connection_) > 0) {
+      Statement unpin(connection_, "DELETE FROM pins WHERE space=? AND hash=?");
+      code = unpin.key(key).step();
+    }
   }
   if (code == SQLITE_DONE) return {};
   return tl::unexpected(failure("write"));
@@ -284,11 +302,23 @@ Result<void> Index::write() {
 Result<std::vector<IndexRow>> Index::oldest(const std::optional<IndexRow>& after, size_t count) {
   const std::lock_guard guard(connection_mutex_);
   if (auto connected = connect(); !connected) return tl::unexpected(connected.error());
-  Statement ask(connection_, std::string("SELECT ") + kColumns +
-                                 " FROM files WHERE (last_use, space, hash) > (?,?,?)"
+  Statement ask(connection_, std::string(kAsk) +
+                                 "WHERE (last_use, space, hash) > (?,?,?) AND NOT pinned"
                                  " ORDER BY last_use, space, hash LIMIT ?");
   ask.number(after ? after->last_use_ms : INT64_MIN).key(after ? after->key : FileKey{});
   ask.number(static_cast<int64_t>(count));
+  return rows_of(ask);
+}
+
+Result<std::vector<IndexRow>> Index::rows_after(const FileKey& after, size_t count) {
+  const std::lock_guard guard(connection_mutex_);
+  if (auto connected = connect(); !connected) return tl::unexpected(connected.error());
+  Statement ask(connection_, std::string(kAsk) + "WHERE (space, hash) > (?,?) ORDER BY space, hash LIMIT ?");
+  ask.key(after).number(static_cast<int64_t>(count));
+  return rows_of(ask);
+}
+
+Result<std::vector<IndexRow>> Index::rows_of(Statement& ask) {
   std::vector<IndexRow> rows;
   int code = 0;
   while ((code = ask.step()) == SQLITE_ROW) {
@@ -296,10 +326,44 @@ Result<std::vector<IndexRow>> Index::oldest(const std::optional<IndexRow>& after
                     .id = {ask.bytes_at(2), ask.bytes_at(3), ask.bytes_at(4), ask.bytes_at(5)},
                     .size_bytes = static_cast<uint64_t>(ask.number_at(6)),
                     .last_use_ms = ask.number_at(7),
-                    .complete = ask.number_at(8) != 0});
+                    .complete = ask.number_at(8) != 0,
+                    .pinned = ask.number_at(9) != 0});
   }
   if (code != SQLITE_DONE) return tl::unexpected(failure("read"));
   return rows;
+}
+
+Result<void> Index::pin(const FileKey& key, uint64_t bytes) {
+  const std::lock_guard guard(connection_mutex_);
+  if (auto connected = connect(); !connected) return connected;
+  Statement put(connection_, "INSERT OR REPLACE INTO pins(space, hash, bytes) VALUES(?,?,?)");
+  if (put.key(key).number(static_cast<int64_t>(bytes)).step() == SQLITE_DONE) return {};
+  return tl::unexpected(failure("pin"));
+}
+
+Result<void> Index::unpin(const FileKey& key) {
+  const std::lock_guard guard(connection_mutex_);
+  if (auto connected = connect(); !connected) return connected;
+  Statement drop(connection_, "DELETE FROM pins WHERE space=? AND hash=?");
+  if (drop.key(key).step() == SQLITE_DONE) return {};
+  return tl::unexpected(failure("unpin"));
+}
+
+Result<bool> Index::pinned(const FileKey& key) {
+  const std::lock_guard guard(connection_mutex_);
+  if (auto connected = connect(); !connected) return tl::unexpected(connected.error());
+  Statement ask(connection_, "SELECT 1 FROM pins WHERE space=? AND hash=?");
+  const int code = ask.key(key).step();
+  if (code == SQLITE_ROW || code == SQLITE_DONE) return code == SQLITE_ROW;
+  return tl::unexpected(failure("read"));
+}
+
+Result<uint64_t> Index::pinned_bytes() {
+  const std::lock_guard guard(connection_mutex_);
+  if (auto connected = connect(); !connected) return tl::unexpected(connected.error());
+  Statement ask(connection_, "SELECT ifnull(sum(bytes), 0) FROM pins");
+  if (ask.step() == SQLITE_ROW) return static_cast<uint64_t>(ask.number_at(0));
+  return tl::unexpected(failure("read"));
 }
 
 Result<std::vector<FileKey>> Index::complete_keys() {

@@ -1,4 +1,4 @@
-// Index: the slow facts about cache files (whose they are, last use), in SQLite, for choosing what to evict.
+// Index: the slow facts about cache files (whose they are, last use, pins), in SQLite, for choosing what to evict.
 // Not the truth: what is present is said by the map files, and the index is made anew from them when it is damaged.
 // Thread rule: thread-safe. note_* only remember; write, oldest and the like block on SQLite under the connection's
 // lock, which nothing on a read path takes. Owns the connection.
@@ -27,6 +27,7 @@ struct IndexRow {
   uint64_t size_bytes = 0;
   int64_t last_use_ms = 0;  // since the epoch
   bool complete = false;
+  bool pinned = false;  // by the user; out only
 };
 
 struct IndexCounts {
@@ -58,8 +59,18 @@ class Index {
 
   /// Writes what was noted. On an error it stays noted (bounded). Errors: kCacheIo.
   base::Result<void> write();
-  /// Up to `count` rows, the longest unused first, after `after` (by last use and key).
+  /// Up to `count` rows that are not pinned, the longest unused first, after `after` (by last use and key).
   base::Result<std::vector<IndexRow>> oldest(const std::optional<IndexRow>& after, size_t count);
+  /// Up to `count` rows in the order of their keys, after this one.
+  base::Result<std::vector<IndexRow>> rows_after(const FileKey& after, size_t count);
+
+  // Pins by the user are written at once. They are lost with a damaged index.
+  /// bytes: what the whole file costs.
+  base::Result<void> pin(const FileKey& key, uint64_t bytes);
+  base::Result<void> unpin(const FileKey& key);
+  base::Result<bool> pinned(const FileKey& key);
+  /// What all pinned files cost when they are complete.
+  base::Result<uint64_t> pinned_bytes();
   base::Result<std::vector<FileKey>> complete_keys();
   IndexCounts counts();
 
@@ -79,6 +90,7 @@ class Index {
   base::Result<void> run(const char* sql);
   base::Result<void> write_some(Changes& changes, Uses& uses);
   base::Result<void> write_change(const FileKey& key, const Change& change);
+  base::Result<std::vector<IndexRow>> rows_of(Statement& ask);
   /// Makes an Error of SQLite's; a damaged file is dropped, and made anew by the next call.
   base::Error failure(const char* what);
 

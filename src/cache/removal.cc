@@ -43,6 +43,9 @@ Removed remove_file(Core& core, const FileKey& key) {
   if (!stat) return {Removal::kFailed};
   if (stat->links == 0) return {Removal::kGone};
   if (open_elsewhere(fd->get())) return {Removal::kInUse};
+  // With the lock: whoever pins a file has it open meanwhile. If the index can't say, nothing leaves.
+  const auto pinned = core.index->pinned(key);
+  if (!pinned || *pinned) return {pinned ? Removal::kPinned : Removal::kFailed};
   return remove_locked_file(core, key, std::move(*fd));
 }
 
@@ -78,6 +81,7 @@ Removed remove_locked_file(Core& core, const FileKey& key, base::UniqueFd data_f
 }
 
 bool mark_open_file_dead(Core& core, const FileKey& key) {
+  if (core.index->pinned(key).value_or(true)) return false;
   auto fd = core.disk.open(core.folder.path_of(key, FileKind::kData), O_RDWR);
   if (!fd || !try_lock(fd->get(), LockKind::kExclusive, kPinLock)) return false;
   if (first_locked(fd->get(), kOpenLock).empty()) return false;

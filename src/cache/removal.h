@@ -10,7 +10,8 @@ namespace shardfs::cache {
 
 enum class Removal {
   kRemoved,
-  kInUse,   // pinned, open in some mount, or mapped through the kernel by a reader
+  kInUse,   // open in some mount, or mapped through the kernel by a reader
+  kPinned,  // by the user
   kGone,    // was not there
   kFailed,  // the disk refused
 };

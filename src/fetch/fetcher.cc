@@ -49,6 +49,8 @@ class FetcherImpl final : public Fetcher {
     return states;
   }
 
+  void release_idle() override { shared_.idle_files.release_all(); }
+
   void on_complete(std::function<void(const store::ObjectInfo&)> hook) override {
     shared_.on_complete = std::move(hook);
   }

@@ -114,6 +114,8 @@ class Fetcher {
   virtual std::shared_ptr<SourceFile> open(const store::ObjectInfo& info) = 0;
   /// Some that are open or under way, no more than `most`.
   virtual std::vector<FileState> in_use(size_t most) = 0;
+  /// Cache files that nobody reads any more are let go of, so that they can be evicted.
+  virtual void release_idle() = 0;
   /// Called when a file became complete and verified (on a disk thread). Set once, before the first open.
   virtual void on_complete(std::function<void(const store::ObjectInfo&)> hook) = 0;
   /// Called once in the life of a file's handles, when a reader that goes through it in order has 64 MiB of it left, or

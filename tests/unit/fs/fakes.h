@@ -332,6 +332,7 @@ class FakeFetcher final : public fetch::Fetcher {
     return place;
   }
   std::vector<fetch::FileState> in_use(size_t) override { return {}; }
+  void release_idle() override {}
   void on_complete(std::function<void(const store::ObjectInfo&)> hook) override { complete = std::move(hook); }
   void on_scan(std::function<void(const store::ObjectInfo&)> hook) override { scan = std::move(hook); }
   void on_changed(std::function<void(const store::ObjectInfo&)> hook) override { changed = std::move(hook); }
