@@ -6,28 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/mount_path.h"
+
 namespace shardfs::app {
 
 using base::Code;
 using base::fail;
-
-std::string HintHandler::path_below(std::string_view file) const {
-  if (file.starts_with('/')) {
-    if (!file.starts_with(mountpoint_)) return {};
-    file.remove_prefix(mountpoint_.size());
-    if (!file.starts_with('/') && !mountpoint_.ends_with('/')) return {};
-  }
-  std::string path;
-  while (!file.empty()) {
-    const size_t end = std::min(file.find('/'), file.size());
-    const std::string_view part = file.substr(0, end);
-    file.remove_prefix(std::min(end + 1, file.size()));
-    if (part.empty() || part == ".") continue;
-    if (part == "..") return {};
-    path.append(path.empty() ? "" : "/").append(part);
-  }
-  return path;
-}
 
 // Those of the first names, as they are opened first.
 void HintHandler::list_directories(const std::vector<std::string>& paths) const {
@@ -68,7 +52,7 @@ base::Result<std::string> HintHandler::handle(const std::string& arguments) cons
   size_t outside = 0;
   for (const auto& file : *files) {
     if (!file.is_string()) return fail(Code::kInvalid, "\"files\" holds something that is no text");
-    std::string path = path_below(file.get_ref<const std::string&>());
+    std::string path = path_below(mountpoint_, file.get_ref<const std::string&>());
     if (path.empty()) {
       ++outside;
     } else {

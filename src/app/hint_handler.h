@@ -7,7 +7,6 @@
 #include <chrono>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -32,9 +31,6 @@ class HintHandler {
 
   /// arguments: {"files": [TEXT, ...], "append": false}. The answer: {"accepted": N, "unknown": N}. Errors: kInvalid.
   base::Result<std::string> handle(const std::string& arguments) const;
-
-  /// Relative to the mount, without "." and empty parts; "" for what is not below it, or has a part "..".
-  std::string path_below(std::string_view file) const;
 
  private:
   void list_directories(const std::vector<std::string>& paths) const;

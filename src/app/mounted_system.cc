@@ -263,6 +263,9 @@ Result<void> MountedSystem::listen() {
   std::map<std::string, control::Handler> handlers;
   handlers["stats"] = [this](const std::string&) -> Result<std::string> { return stats(); };
   handlers["hint"] = [hints = hint_handler()](const std::string& arguments) { return hints.handle(arguments); };
+  path_lookup_ = std::make_unique<PathLookup>(*tree_);
+  if (cache_) make_cache_handler();
+  handlers.merge(cache_handler_ ? cache_handler_->handlers() : CacheHandler::refusals());
   auto server = control::Server::listen(*path, std::move(handlers));
   if (!server) return tl::unexpected(std::move(server.error()));
   server_ = std::move(*server);
@@ -287,6 +290,17 @@ HintHandler MountedSystem::hint_handler() {
     return HintResult{reply.accepted, reply.unknown};
   };
   return {plan_.mountpoint, list, give};
+}
+
+void MountedSystem::make_cache_handler() {
+  cache_handler_ = std::make_unique<CacheHandler>(CacheHandler::Environment{
+      .holdings = *cache_->holdings(),
+      .lookup = path_lookup_.get(),
+      .mountpoint = plan_.mountpoint,
+      .endpoint = store_->endpoint(),
+      .bucket = store_->bucket(),
+      .release_idle = [this] { fetcher_->release_idle(); },
+  });
 }
 
 void MountedSystem::sample() {

@@ -10,10 +10,12 @@
 #include <optional>
 #include <string>
 
+#include "app/cache_handler.h"
 #include "app/daemon.h"
 #include "app/hint_handler.h"
 #include "app/metrics_output.h"
 #include "app/mount_plan.h"
+#include "app/path_lookup.h"
 #include "base/clock.h"
 #include "base/disk.h"
 #include "base/error.h"
@@ -58,6 +60,7 @@ class MountedSystem {
   HintHandler hint_handler();
   void refresh_cache_gauges();
   control::ExportFacts export_facts();
+  void make_cache_handler();
   void sample();
   void stop_sampling();
   void reload();
@@ -83,6 +86,8 @@ class MountedSystem {
   std::unique_ptr<MetricsOutput> metrics_output_;
   std::mutex sample_mutex_;
   bool ending_ = false;  // guarded by sample_mutex_
+  std::unique_ptr<PathLookup> path_lookup_;
+  std::unique_ptr<CacheHandler> cache_handler_;  // null: no cache
   std::unique_ptr<control::Server> server_;
 };
 

@@ -213,6 +213,7 @@ Evicted FolderHoldings::evict(const std::string& name) {
   if (!key) return Evicted::kGone;
   const auto row = row_of(*key);
   if (!row) return row.error().code == Code::kNotFound ? Evicted::kGone : Evicted::kFailed;
+  if (row->pinned) return Evicted::kPinned;
   IndexRow removed = *row;
   removed.last_use_ms = INT64_MAX;  // it goes, however lately it was used
   const Removal what = core_->evictor->evict(removed);

@@ -49,7 +49,9 @@ class FetcherImpl final : public Fetcher {
     return states;
   }
 
-  void release_idle() override { shared_.idle_files.release_all(); }
+  void release_idle() override {
+    for (const auto& file : all()) file->let_go_of_cache_file();  // also what was only looked at, or guessed
+  }
 
   void on_complete(std::function<void(const store::ObjectInfo&)> hook) override {
     shared_.on_complete = std::move(hook);
