@@ -30,6 +30,7 @@ int run_command_line(int argc, char** argv) {
   add_top_command(app, exit_code);
   add_debug_command(app, exit_code);
   add_slurm_command(app, exit_code);
+  add_warm_command(app, exit_code);
   add_cache_command(app, exit_code);
   add_demo_command(app, exit_code);
   add_version_command(app, exit_code);

@@ -20,6 +20,7 @@ void add_hint_command(CLI::App& app, int& exit_code);
 void add_top_command(CLI::App& app, int& exit_code);
 void add_debug_command(CLI::App& app, int& exit_code);
 void add_slurm_command(CLI::App& app, int& exit_code);
+void add_warm_command(CLI::App& app, int& exit_code);
 void add_cache_command(CLI::App& app, int& exit_code);
 void add_demo_command(CLI::App& app, int& exit_code);
 void add_generate_command(CLI::App& app, int& exit_code);

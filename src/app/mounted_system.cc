@@ -264,7 +264,11 @@ Result<void> MountedSystem::listen() {
   handlers["stats"] = [this](const std::string&) -> Result<std::string> { return stats(); };
   handlers["hint"] = [hints = hint_handler()](const std::string& arguments) { return hints.handle(arguments); };
   path_lookup_ = std::make_unique<PathLookup>(*tree_);
-  if (cache_) make_cache_handler();
+  if (cache_) make_cache_handlers();
+  handlers["warm"] = [this](const std::string& arguments) -> Result<std::string> {
+    if (!warmer_) return fail(Code::kUnsupported, "this mount has no cache");
+    return warmer_->handle(arguments);
+  };
   handlers.merge(cache_handler_ ? cache_handler_->handlers() : CacheHandler::refusals());
   auto server = control::Server::listen(*path, std::move(handlers));
   if (!server) return tl::unexpected(std::move(server.error()));
@@ -292,7 +296,16 @@ HintHandler MountedSystem::hint_handler() {
   return {plan_.mountpoint, list, give};
 }
 
-void MountedSystem::make_cache_handler() {
+void MountedSystem::make_cache_handlers() {
+  warmer_ = std::make_unique<Warmer>(Warmer::Environment{
+      .cache = *cache_,
+      .fetcher = *fetcher_,
+      .lookup = *path_lookup_,
+      .clock = clock_,
+      .mountpoint = plan_.mountpoint,
+      .endpoint = store_->endpoint(),
+      .bucket = store_->bucket(),
+  });
   cache_handler_ = std::make_unique<CacheHandler>(CacheHandler::Environment{
       .holdings = *cache_->holdings(),
       .lookup = path_lookup_.get(),
@@ -308,6 +321,7 @@ void MountedSystem::sample() {
   if (ending_) return;
   sampler_->sample();
   disk_pool_->post([this] { metrics_output_->write_file_if_due(); });
+  if (warmer_) warmer_->sweep();
   if (reload_wanted.exchange(false)) disk_pool_->post([this] { reload(); });
   timer_->schedule(seconds(1), [this] { sample(); });
 }
@@ -373,6 +387,7 @@ void MountedSystem::wait() { session_->wait(); }
 MountedSystem::~MountedSystem() {
   server_.reset();
   stop_sampling();
+  if (warmer_) warmer_->stop();
   if (session_) session_->stop();
   handle_signals(nullptr);
   file_system_.reset();

@@ -16,6 +16,7 @@
 #include "app/metrics_output.h"
 #include "app/mount_plan.h"
 #include "app/path_lookup.h"
+#include "app/warmer.h"
 #include "base/clock.h"
 #include "base/disk.h"
 #include "base/error.h"
@@ -60,7 +61,7 @@ class MountedSystem {
   HintHandler hint_handler();
   void refresh_cache_gauges();
   control::ExportFacts export_facts();
-  void make_cache_handler();
+  void make_cache_handlers();
   void sample();
   void stop_sampling();
   void reload();
@@ -88,6 +89,7 @@ class MountedSystem {
   bool ending_ = false;  // guarded by sample_mutex_
   std::unique_ptr<PathLookup> path_lookup_;
   std::unique_ptr<CacheHandler> cache_handler_;  // null: no cache
+  std::unique_ptr<Warmer> warmer_;               // null: no cache
   std::unique_ptr<control::Server> server_;
 };
 

@@ -228,6 +228,8 @@ Evicted FolderHoldings::evict(const std::string& name) {
   return Evicted::kFailed;
 }
 
+bool FolderHoldings::admits(const store::ObjectId& id, uint64_t bytes) { return core_->evictor->admits(bytes, id); }
+
 Result<Holdings::Limit> FolderHoldings::limit() {
   const auto pinned = core_->index->pinned_bytes();
   if (!pinned) return tl::unexpected(pinned.error());

@@ -63,6 +63,8 @@ class Holdings {
   /// Errors: kNotFound; kCacheIo.
   virtual base::Result<Holding> unpin(const std::string& name) = 0;
   virtual Evicted evict(const std::string& name) = 0;
+  /// Whether so much could be reserved for this object now; makes room for it as a fill would.
+  virtual bool admits(const store::ObjectId& id, uint64_t bytes) = 0;
 
   struct Limit {
     uint64_t limit_bytes = 0;  // that holds now
