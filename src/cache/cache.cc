@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/executor.h"
@@ -17,6 +18,7 @@
 #include "cache/file.h"
 #include "cache/file_table.h"
 #include "cache/folder_holdings.h"
+#include "cache/scrub.h"
 
 namespace shardfs::cache {
 namespace {
@@ -64,10 +66,13 @@ Result<uint64_t> measure_unit(base::Disk& disk, const Folder& folder) {
 
 class FolderCache final : public Cache {
  public:
-  explicit FolderCache(std::shared_ptr<Core> core)
-      : core_(std::move(core)), holdings_(core_), keeper_([this] { keep(); }) {}
+  FolderCache(std::shared_ptr<Core> core, bool scrub)
+      : core_(std::move(core)), holdings_(core_), keeper_([this] { keep(); }) {
+    if (scrub) scrub_.emplace(core_);
+  }
 
   ~FolderCache() override {
+    scrub_.reset();
     {
       const std::lock_guard guard(mutex_);
       stop_ = true;
@@ -169,6 +174,7 @@ class FolderCache final : public Cache {
   std::condition_variable wake_;
   bool stop_ = false;
   std::thread keeper_;
+  std::optional<Scrub> scrub_;
 };
 
 Result<std::shared_ptr<Core>> make_core(const CacheOptions& options, base::Disk& disk, const base::Clock& clock,
@@ -242,7 +248,7 @@ Result<std::unique_ptr<Cache>> Cache::open(CacheOptions options, base::Disk& dis
     if (error.code != Code::kInvalid) error.code = Code::kCacheIo;
     return tl::unexpected(error);
   }
-  return std::make_unique<FolderCache>(std::move(*core));
+  return std::make_unique<FolderCache>(std::move(*core), options.scrub);
 }
 
 }  // namespace shardfs::cache

@@ -30,6 +30,7 @@ Core::Core(base::Disk& disk_in, const base::Clock& clock_in, base::Metrics& metr
       evicted_files(metrics.counter("cache_evicted_files")),
       evicted_bytes(metrics.counter("cache_evicted_bytes")),
       bad_blocks(metrics.counter("cache_bad_blocks")),
+      checked_bytes(metrics.counter("cache_checked_bytes")),
       written_bytes(metrics.counter("cache_written_bytes")),
       refused_blocks(metrics.counter("cache_refused_blocks")),
       health(clock_in, metrics.counter("cache_write_errors")) {}

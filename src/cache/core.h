@@ -65,6 +65,7 @@ struct Core {
   base::Counter& evicted_files;
   base::Counter& evicted_bytes;
   base::Counter& bad_blocks;
+  base::Counter& checked_bytes;
   base::Counter& written_bytes;
   base::Counter& refused_blocks;
   Health health;

@@ -114,7 +114,7 @@ class Count {
     const auto cost = charge_of(core_, map_path);
     if (!cost) return data->allocated_bytes;
     rows.push_back(row_of(key, *map));
-    if (!map->complete()) punch_litter(*map, data_fd, *data, *cost);
+    if (!map->was_complete()) punch_litter(*map, data_fd, *data, *cost);
     return *cost;
   }
 

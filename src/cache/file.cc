@@ -48,10 +48,7 @@ File::File(std::shared_ptr<Core> core, FileKey key, OpenPair pair)
 }
 
 File::~File() {
-  for (const uint32_t block : std::exchange(fills_, {})) {
-    fills_.insert(block);  // undo_fill takes it out again
-    undo_fill(block, true);
-  }
+  for (const auto& [block, reserved] : std::map(fills_)) undo_fill(block, true);
   writer_.close();
   save_use();
   core_->files->forget(key_, this);
@@ -167,25 +164,40 @@ void File::drop_bad_block(uint32_t block, uint64_t seen_state, uint64_t seen_che
   if (map_.dead() || map_.state(block) != seen_state || map_.checksum(block) != seen_checksum) return drop_fill(block);
   core_->bad_blocks.add();
   base::log_warning("cache: block {} of {} is damaged on the disk and is dropped", block, id().key);
-  bool dropped = false;
   if (map_.was_complete()) {
-    // It may be mapped by a reader through the kernel: never punched. The whole file goes when nobody has it open.
-    static_cast<void>(map_.set_dead(core_->disk));
-  } else {
-    dropped = core_->budget->uncommit(charge_of(block), [&] { return map_.set_state(core_->disk, block, kAbsent); })
-                  .has_value();
+    // It may be mapped by a reader through the kernel: never punched, but written again in its place.
+    auto dropped = map_.set_mending(core_->disk);
+    if (dropped) dropped = map_.set_state(core_->disk, block, kAbsent);
+    if (!dropped) static_cast<void>(map_.set_dead(core_->disk));
+    core_->index->note(row());
+    return drop_fill(block);
   }
-  if (dropped) {
-    undo_fill(block, true);
-  } else {
-    drop_fill(block);
+  const uint64_t charge = charge_of(block);
+  const auto step = [&] { return map_.set_state(core_->disk, block, kAbsent); };
+  if (!core_->budget->uncommit(charge, step)) return drop_fill(block);
+  set_reserved(block, charge);
+  undo_fill(block, true);
+}
+
+File::Checked File::check_block(uint32_t block, BlockReader& reader) {
+  const uint64_t state = map_.state(block);
+  const uint64_t wanted = map_.checksum(block);
+  if (dead() || state == kAbsent) return Checked::kAbsent;
+  const auto bytes = reader.read(data_fd_.get(), bytes_of(block));
+  // What can't be read is as good as lost; written again, the disk gives it another place.
+  if (bytes && checksum_of(*bytes) == wanted) {
+    mark_verified(block, state);
+    return Checked::kGood;
   }
+  if (map_.state(block) != state || map_.checksum(block) != wanted) return Checked::kAbsent;  // changed meanwhile
+  drop_bad_block(block, state, wanted);
+  return Checked::kBad;
 }
 
 bool File::take_fill(uint32_t block) {
   {
     const std::lock_guard guard(fills_mutex_);
-    if (!fills_.insert(block).second) return false;
+    if (!fills_.try_emplace(block, 0).second) return false;
   }
   if (try_lock(map_.fd(), LockKind::kExclusive, fill_lock(block))) return true;
   const std::lock_guard guard(fills_mutex_);
@@ -199,11 +211,22 @@ void File::drop_fill(uint32_t block) {
   fills_.erase(block);
 }
 
+std::optional<uint64_t> File::reserved_for(uint32_t block) {
+  const std::lock_guard guard(fills_mutex_);
+  const auto place = fills_.find(block);
+  return place == fills_.end() ? std::nullopt : std::optional(place->second);
+}
+
+void File::set_reserved(uint32_t block, uint64_t bytes) {
+  const std::lock_guard guard(fills_mutex_);
+  fills_[block] = bytes;
+}
+
 void File::undo_fill(uint32_t block, bool written) {
   if (written && map_.state(block) == kAbsent && !map_.was_complete()) {
     static_cast<void>(core_->disk.punch(data_fd_.get(), bytes_of(block)));
   }
-  core_->evictor->release(charge_of(block));
+  core_->evictor->release(reserved_for(block).value_or(0));
   drop_fill(block);
 }
 
@@ -215,19 +238,19 @@ FillAnswer File::begin_fill(uint32_t block) {
     drop_fill(block);
     return FillAnswer::kResident;
   }
-  if (dead() || !core_->evictor->reserve(charge_of(block), id())) {
+  const uint64_t charge = charge_of(block);
+  if (dead() || (charge > 0 && !core_->evictor->reserve(charge, id()))) {
     drop_fill(block);
     core_->refused_blocks.add();
     return FillAnswer::kRefused;
   }
+  set_reserved(block, charge);
   return FillAnswer::kGranted;
 }
 
 Result<void> File::write_block(uint32_t block, std::span<const std::byte> data) {
-  {
-    const std::lock_guard guard(fills_mutex_);
-    if (!fills_.contains(block)) return base::fail(Code::kInvalid, "write of a block without the right to fill it");
-  }
+  const auto reserved = reserved_for(block);
+  if (!reserved) return base::fail(Code::kInvalid, "write of a block without the right to fill it");
   Result<void> done = {};
   if (data.size() != bytes_of(block).size()) {
     done = base::fail(Code::kInvalid, fmt::format("block {} of {} with {} bytes", block, id().key, data.size()));
@@ -238,7 +261,7 @@ Result<void> File::write_block(uint32_t block, std::span<const std::byte> data) 
   if (done) done = map_.set_present(core_->disk, block, checksum_of(data), core_->boot_tag);
   // The lock goes under the page lock: a block is either in its filler's reservation, or counted, never both.
   if (done) {
-    done = core_->budget->commit(charge_of(block), [&]() -> Result<void> {
+    done = core_->budget->commit(*reserved, [&]() -> Result<void> {
       unlock(map_.fd(), fill_lock(block));
       return {};
     });
@@ -260,11 +283,7 @@ Result<void> File::write_block(uint32_t block, std::span<const std::byte> data) 
 }
 
 void File::abandon_fill(uint32_t block) {
-  {
-    const std::lock_guard guard(fills_mutex_);
-    if (!fills_.contains(block)) return;
-  }
-  undo_fill(block, false);
+  if (reserved_for(block)) undo_fill(block, false);
 }
 
 Result<bool> File::finish() {

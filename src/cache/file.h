@@ -5,10 +5,12 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <optional>
 
+#include "cache/block_reader.h"
 #include "cache/block_writer.h"
 #include "cache/cache.h"
 #include "cache/core.h"
@@ -42,14 +44,23 @@ class File final : public CacheFile, public std::enable_shared_from_this<File> {
   /// If it was used since the last call: tells the index and the map. Blocks on disk.
   void save_use();
   IndexRow row() const;
+  enum class Checked { kGood, kBad, kAbsent };
+  /// Compares the block on the disk with its checksum; a bad one is dropped. Blocks on disk.
+  Checked check_block(uint32_t block, BlockReader& reader);
 
  private:
   class FilePin;
 
   base::ByteRange bytes_of(uint32_t block) const { return range_of_block(size_bytes(), block); }
-  uint64_t charge_of(uint32_t block) const { return core_->charges.of_block(size_bytes(), block); }
+  /// What a block costs that comes or goes. Nothing in a file that was complete: a bad block keeps its space.
+  uint64_t charge_of(uint32_t block) const {
+    return map_.was_complete() ? 0 : core_->charges.of_block(size_bytes(), block);
+  }
   bool take_fill(uint32_t block);
   void drop_fill(uint32_t block);
+  /// Nothing without the right to fill it.
+  std::optional<uint64_t> reserved_for(uint32_t block);
+  void set_reserved(uint32_t block, uint64_t bytes);
   /// Gives the fill right and its reservation back, and takes away what was written of the block.
   void undo_fill(uint32_t block, bool written);
   base::Result<void> read_verified(base::ByteRange range, std::span<std::byte> into);
@@ -65,12 +76,13 @@ class File final : public CacheFile, public std::enable_shared_from_this<File> {
   base::UniqueFd data_fd_;  // constant until the destructor
   BlockWriter writer_;
   MapFile map_;
-  mutable std::atomic<bool> all_verified_{false};  // once true it stays, as blocks of complete files never change
+  mutable std::atomic<bool> all_verified_{false};  // once true it stays: what is written from then on is good
   std::atomic<int64_t> last_use_ms_;
   std::atomic<int64_t> saved_use_ms_;
 
   std::mutex fills_mutex_;
-  std::set<uint32_t> fills_;  // guarded by fills_mutex_: the blocks that this mount has the right to fill, or asks for
+  // Guarded by fills_mutex_: the blocks that this mount has the right to fill, or asks for; what is reserved for each.
+  std::map<uint32_t, uint64_t> fills_;
   std::mutex pins_mutex_;
   int pins_ = 0;  // guarded by pins_mutex_
 };

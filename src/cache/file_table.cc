@@ -46,7 +46,11 @@ Result<OpenPair> open_or_make(Core& core, const FileKey& key, const store::Objec
 std::shared_ptr<File> FileTable::get(const std::shared_ptr<Core>& core, const store::ObjectId& id, uint64_t size_bytes,
                                      Wish wish) {
   if (size_bytes == 0 || size_bytes / kBlockBytes >= UINT32_MAX - 1) return nullptr;
-  const FileKey key = {core->name_space, hash_of(id, size_bytes)};
+  return get(core, {core->name_space, hash_of(id, size_bytes)}, id, size_bytes, wish);
+}
+
+std::shared_ptr<File> FileTable::get(const std::shared_ptr<Core>& core, const FileKey& key, const store::ObjectId& id,
+                                     uint64_t size_bytes, Wish wish) {
   std::shared_ptr<File> existing;  // outlives the lock: its end takes it too
   {
     std::unique_lock lock(mutex_);

@@ -27,6 +27,9 @@ class FileTable {
   /// Null: see Cache::open_file and Cache::find_file.
   std::shared_ptr<File> get(const std::shared_ptr<Core>& core, const store::ObjectId& id, uint64_t size_bytes,
                             Wish wish);
+  /// Of any namespace of the folder. Requires: the key is that of id and size_bytes.
+  std::shared_ptr<File> get(const std::shared_ptr<Core>& core, const FileKey& key, const store::ObjectId& id,
+                            uint64_t size_bytes, Wish wish);
   /// All that are open now.
   std::vector<std::shared_ptr<File>> all();
   /// By the object's hash, any size.

@@ -3,9 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "base/units.h"
+#include "cache/checker.h"
 #include "cache/evictor.h"
 #include "cache/file.h"
 #include "cache/file_table.h"
@@ -24,16 +23,6 @@ constexpr uint64_t kSmallestFolderLimit = 8 << 20;
 // Rows of the index at once. Source: a few 100 KiB, and its lock for about a millisecond.
 constexpr size_t kRows = 1024;
 
-std::string name_of(const FileKey& key) { return key.name_space + "/" + to_hex(key.hash); }
-
-std::optional<FileKey> parse_name(const std::string& name) {
-  const size_t slash = name.find('/');
-  if (slash == std::string::npos || !is_name_space(name.substr(0, slash))) return std::nullopt;
-  const auto hash = parse_hex(std::string_view(name).substr(slash + 1));
-  if (!hash) return std::nullopt;
-  return FileKey{name.substr(0, slash), *hash};
-}
-
 tl::unexpected<base::Error> not_there(const std::string& what) {
   return base::fail(Code::kNotFound, what + " is not in the cache");
 }
@@ -46,24 +35,16 @@ uint64_t whole_cost_of(const Core& core, const IndexRow& row) {
 }  // namespace
 
 Result<IndexRow> FolderHoldings::row_of(const FileKey& key) {
-  // The row after the key before it.
-  FileKey before = key;
-  if (before.hash.low > 0) {
-    --before.hash.low;
-  } else if (before.hash.high > 0) {
-    --before.hash.high;
-    before.hash.low = UINT64_MAX;
-  }
   static_cast<void>(core_->index->write());
-  auto rows = core_->index->rows_after(before, 1);
-  if (!rows) return tl::unexpected(rows.error());
-  if (rows->empty() || rows->front().key != key) return not_there(name_of(key));
-  return std::move(rows->front());
+  auto row = core_->index->row(key);
+  if (!row) return tl::unexpected(row.error());
+  if (!*row) return not_there(to_string(key));
+  return std::move(**row);
 }
 
 Result<Holding> FolderHoldings::holding_of(const IndexRow& row) {
   Holding holding;
-  holding.name = name_of(row.key);
+  holding.name = to_string(row.key);
   holding.id = row.id;
   holding.size_bytes = row.size_bytes;
   holding.pinned = row.pinned;
@@ -96,7 +77,7 @@ Result<void> FolderHoldings::each_row(const std::function<void(const IndexRow&)>
 }
 
 Result<Holdings::Page> FolderHoldings::list(const std::string& after, size_t count) {
-  const auto key = parse_name(after);
+  const auto key = parse_key(after);
   static_cast<void>(core_->index->write());
   const auto rows = core_->index->rows_after(key.value_or(FileKey{}), count);
   if (!rows) return tl::unexpected(rows.error());
@@ -104,7 +85,7 @@ Result<Holdings::Page> FolderHoldings::list(const std::string& after, size_t cou
   for (const auto& row : *rows) {
     if (auto holding = holding_of(row)) page.entries.push_back(std::move(*holding));
   }
-  if (rows->size() == count && count > 0) page.next = name_of(rows->back().key);
+  if (rows->size() == count && count > 0) page.next = to_string(rows->back().key);
   return page;
 }
 
@@ -120,7 +101,7 @@ Result<std::vector<Holding>> FolderHoldings::matching(const std::string& bucket,
 }
 
 Result<Holding> FolderHoldings::find(const std::string& name) {
-  const auto key = parse_name(name);
+  const auto key = parse_key(name);
   if (!key) return not_there(name);
   const auto row = row_of(*key);
   if (!row) return tl::unexpected(row.error());
@@ -128,7 +109,7 @@ Result<Holding> FolderHoldings::find(const std::string& name) {
 }
 
 Result<Holding> FolderHoldings::find(const store::ObjectId& id, uint64_t size_bytes) {
-  auto found = find(name_of({core_->name_space, hash_of(id, size_bytes)}));
+  auto found = find(to_string(FileKey{core_->name_space, hash_of(id, size_bytes)}));
   if (!found && found.error().code == Code::kNotFound) return not_there(id.key);
   return found;
 }
@@ -191,7 +172,7 @@ Result<Holding> FolderHoldings::pin(const store::ObjectId& id, uint64_t size_byt
 }
 
 Result<Holding> FolderHoldings::pin(const std::string& name) {
-  const auto key = parse_name(name);
+  const auto key = parse_key(name);
   if (!key) return not_there(name);
   const auto row = row_of(*key);
   if (!row) return tl::unexpected(row.error());
@@ -199,7 +180,7 @@ Result<Holding> FolderHoldings::pin(const std::string& name) {
 }
 
 Result<Holding> FolderHoldings::unpin(const std::string& name) {
-  const auto key = parse_name(name);
+  const auto key = parse_key(name);
   if (!key) return not_there(name);
   if (auto done = core_->index->unpin(*key); !done) return tl::unexpected(done.error());
   core_->evictor->something_closed();
@@ -209,7 +190,7 @@ Result<Holding> FolderHoldings::unpin(const std::string& name) {
 }
 
 Evicted FolderHoldings::evict(const std::string& name) {
-  const auto key = parse_name(name);
+  const auto key = parse_key(name);
   if (!key) return Evicted::kGone;
   const auto row = row_of(*key);
   if (!row) return row.error().code == Code::kNotFound ? Evicted::kGone : Evicted::kFailed;
@@ -226,6 +207,19 @@ Evicted FolderHoldings::evict(const std::string& name) {
     case Removal::kFailed: return Evicted::kFailed;
   }
   return Evicted::kFailed;
+}
+
+Result<Holdings::Check> FolderHoldings::check(const std::string& after, std::chrono::milliseconds duration) {
+  static_cast<void>(core_->index->write());
+  Checker checker(core_, after);
+  Check progress;
+  const auto end = core_->clock.now() + duration;
+  for (;;) {
+    const auto more = checker.step(progress);
+    if (!more) return tl::unexpected(more.error());
+    progress.next = checker.place();
+    if (!*more || core_->clock.now() >= end) return progress;
+  }
 }
 
 bool FolderHoldings::admits(const store::ObjectId& id, uint64_t bytes) { return core_->evictor->admits(bytes, id); }

@@ -23,6 +23,7 @@ class FolderHoldings final : public Holdings {
   base::Result<Holding> unpin(const std::string& name) override;
   Evicted evict(const std::string& name) override;
   bool admits(const store::ObjectId& id, uint64_t bytes) override;
+  base::Result<Check> check(const std::string& after, std::chrono::milliseconds duration) override;
   base::Result<Limit> limit() override;
   base::Result<Limit> set_limit(base::SizeOrPercent limit) override;
 

@@ -4,6 +4,7 @@
 // Thread rule: thread-safe; blocks on local disk I/O.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -65,6 +66,23 @@ class Holdings {
   virtual Evicted evict(const std::string& name) = 0;
   /// Whether so much could be reserved for this object now; makes room for it as a fill would.
   virtual bool admits(const store::ObjectId& id, uint64_t bytes) = 0;
+
+  struct BadBlock {
+    std::string name;
+    store::ObjectId id;
+    uint32_t block = 0;
+  };
+  struct Check {
+    uint64_t files = 0;  // begun
+    uint64_t blocks = 0;
+    uint64_t bytes = 0;
+    std::vector<BadBlock> bad;
+    std::string next;  // where to go on; empty: all was checked
+  };
+  /// Reads blocks from the disk and compares them with their checksums, for about as long. A bad one is dropped: its
+  /// file is partial again, and the block is fetched again when it is read. after: the last answer's `next`.
+  /// Errors: kCacheIo.
+  virtual base::Result<Check> check(const std::string& after, std::chrono::milliseconds duration) = 0;
 
   struct Limit {
     uint64_t limit_bytes = 0;  // that holds now

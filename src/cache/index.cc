@@ -310,6 +310,16 @@ Result<std::vector<IndexRow>> Index::oldest(const std::optional<IndexRow>& after
   return rows_of(ask);
 }
 
+Result<std::optional<IndexRow>> Index::row(const FileKey& key) {
+  const std::lock_guard guard(connection_mutex_);
+  if (auto connected = connect(); !connected) return tl::unexpected(connected.error());
+  Statement ask(connection_, std::string(kAsk) + "WHERE space=? AND hash=?");
+  ask.key(key);
+  auto rows = rows_of(ask);
+  if (!rows) return tl::unexpected(rows.error());
+  return rows->empty() ? std::nullopt : std::optional(std::move(rows->front()));
+}
+
 Result<std::vector<IndexRow>> Index::rows_after(const FileKey& after, size_t count) {
   const std::lock_guard guard(connection_mutex_);
   if (auto connected = connect(); !connected) return tl::unexpected(connected.error());

@@ -61,6 +61,7 @@ class Index {
   base::Result<void> write();
   /// Up to `count` rows that are not pinned, the longest unused first, after `after` (by last use and key).
   base::Result<std::vector<IndexRow>> oldest(const std::optional<IndexRow>& after, size_t count);
+  base::Result<std::optional<IndexRow>> row(const FileKey& key);
   /// Up to `count` rows in the order of their keys, after this one.
   base::Result<std::vector<IndexRow>> rows_after(const FileKey& after, size_t count);
 

@@ -158,10 +158,12 @@ MapFile::MapFile(MapFile&& other) noexcept
       was_complete_(other.was_complete_.load(std::memory_order_relaxed)) {}
 
 bool MapFile::complete() const {
-  if (load(kCompleteAt) == 0) return false;
-  was_complete_.store(true, std::memory_order_relaxed);
-  return true;
+  const uint64_t word = load(kCompleteAt);
+  if (word != 0) was_complete_.store(true, std::memory_order_relaxed);
+  return word == kComplete;
 }
+
+bool MapFile::was_complete() const { return complete() || was_complete_.load(std::memory_order_relaxed); }
 
 bool MapFile::damaged() const { return load(0) != std::bit_cast<uint64_t>(kMagic) || mapping_.torn(); }
 

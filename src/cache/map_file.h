@@ -56,8 +56,8 @@ class MapFile {
   /// All are in this state, which is not kAbsent.
   bool all_in(uint64_t state) const;
   bool complete() const;
-  /// complete() was true once, also if the map was damaged since: the data may be a backing file.
-  bool was_complete() const { return complete() || was_complete_.load(std::memory_order_relaxed); }
+  /// complete() was true once, also if a block was bad or the map was damaged since: the data may be a backing file.
+  bool was_complete() const;
   /// Given up, or damaged().
   bool dead() const { return load(kDeadAt) != 0 || damaged(); }
   /// Cut or overwritten since it was opened.
@@ -68,7 +68,9 @@ class MapFile {
   base::Result<void> set_state(base::Disk& disk, uint32_t block, uint64_t state);
   /// Checksum first, then the state.
   base::Result<void> set_present(base::Disk& disk, uint32_t block, uint64_t checksum, uint64_t boot_tag);
-  base::Result<void> set_complete(base::Disk& disk) { return store(disk, kCompleteAt, 1); }
+  base::Result<void> set_complete(base::Disk& disk) { return store(disk, kCompleteAt, kComplete); }
+  /// A block of it will become absent, and is to be written again in its place.
+  base::Result<void> set_mending(base::Disk& disk) { return store(disk, kCompleteAt, kMending); }
   base::Result<void> set_dead(base::Disk& disk) { return store(disk, kDeadAt, 1); }
   base::Result<void> set_last_use(base::Disk& disk, int64_t ms) { return store(disk, kLastUseAt, uint64_t(ms)); }
 
@@ -76,6 +78,8 @@ class MapFile {
   static constexpr uint64_t kCompleteAt = 40;
   static constexpr uint64_t kDeadAt = 48;
   static constexpr uint64_t kLastUseAt = 56;
+  static constexpr uint64_t kComplete = 1;
+  static constexpr uint64_t kMending = 2;
 
   MapFile() = default;
   uint64_t entry(uint32_t block) const { return header_bytes_ + uint64_t{block} * 16; }

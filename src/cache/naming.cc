@@ -58,6 +58,16 @@ std::optional<ObjectHash> parse_hex(std::string_view text) {
   return ObjectHash{*high, *low};
 }
 
+std::string to_string(const FileKey& key) { return key.name_space + "/" + to_hex(key.hash); }
+
+std::optional<FileKey> parse_key(std::string_view text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string_view::npos || !is_name_space(text.substr(0, slash))) return std::nullopt;
+  const auto hash = parse_hex(text.substr(slash + 1));
+  if (!hash) return std::nullopt;
+  return FileKey{std::string(text.substr(0, slash)), *hash};
+}
+
 std::string to_string(const FileName& name) { return to_hex(name.hash).append(suffix_of(name.kind)); }
 
 std::optional<FileName> parse_file_name(std::string_view name) {

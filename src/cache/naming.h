@@ -32,6 +32,10 @@ struct FileKey {
   friend auto operator<=>(const FileKey&, const FileKey&) = default;
 };
 
+/// "NAMESPACE/HASH".
+std::string to_string(const FileKey& key);
+std::optional<FileKey> parse_key(std::string_view text);
+
 enum class FileKind { kData, kMap, kUnfinishedMap };
 
 struct FileName {

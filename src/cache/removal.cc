@@ -13,6 +13,8 @@ using base::Result;
 
 uint64_t charge_of_map(const Core& core, const MapFile& map) {
   uint64_t bytes = core.charges.of_empty_file(map.file_bytes(), map.block_count());
+  // A bad block of a complete file is written again in its place: it keeps its space.
+  if (map.was_complete()) return bytes + core.charges.of_blocks(map.size_bytes());
   base::ByteRange filling = first_locked(map.fd(), all_fill_locks(map.block_count()));
   for (uint32_t block = 0; block < map.block_count(); ++block) {
     const base::ByteRange lock = fill_lock(block);
