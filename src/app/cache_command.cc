@@ -1,5 +1,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -217,6 +218,36 @@ int clear(const Arguments& arguments) {
   return sum["failed"] == 0 ? kExitOk : kExitFailed;
 }
 
+int verify(const Arguments& arguments) {
+  const auto target = target_of(arguments, arguments.words.empty() ? "" : arguments.words.front());
+  if (!target) return failed(target.error());
+  json sum = {{"files", 0}, {"blocks", 0}, {"bytes", 0}};
+  json bad = json::array();
+  const bool shown = !arguments.json && ::isatty(STDERR_FILENO) != 0;
+  std::string after;
+  do {
+    auto page = (*target)->ask("cache_verify", {{"after", after}});
+    if (!page) return failed(page.error());
+    for (auto& [field, value] : sum.items()) value = value.get<uint64_t>() + page->value(field, uint64_t{0});
+    for (auto& block : (*page)["bad"]) bad.push_back(std::move(block));
+    if (shown) fmt::print(stderr, "\r{} files, {} read", sum["files"].get<uint64_t>(), bytes(sum, "bytes"));
+    after = page->value("next", "");
+  } while (!after.empty());
+  if (shown) fmt::print(stderr, "\r\033[K");
+  sum["bad"] = bad;
+  if (arguments.json) {
+    show_json(sum);
+    return bad.empty() ? kExitOk : kExitFailed;
+  }
+  for (const auto& block : bad) {
+    print_error(fmt::format("s3://{}/{}: block {} was damaged and is dropped; it is fetched again when it is read",
+                            block.value("bucket", ""), block.value("key", ""), block.value("block", 0)));
+  }
+  fmt::print("{} blocks of {} files ({}) read, {} bad\n", sum["blocks"].get<uint64_t>(), sum["files"].get<uint64_t>(),
+             bytes(sum, "bytes"), bad.size());
+  return bad.empty() ? kExitOk : kExitFailed;
+}
+
 int limit(const Arguments& arguments) {
   std::string mountpoint, size;
   for (const auto& word : arguments.words) (base::parse_size_or_percent(word) ? size : mountpoint) = word;
@@ -266,7 +297,8 @@ void add_for_files(CLI::App& parent, int& exit_code, const std::string& name, co
 }  // namespace
 
 void add_cache_command(CLI::App& app, int& exit_code) {
-  CLI::App* const command = app.add_subcommand("cache", "Look at a cache folder, pin, evict, clear, set its limit");
+  CLI::App* const command =
+      app.add_subcommand("cache", "Look at a cache folder, pin, evict, verify, clear, set its limit");
   command->require_subcommand(1);
   const auto with_mount = [&](const std::string& name, const std::string& help, const Run& run) {
     const auto arguments = std::make_shared<Arguments>();
@@ -279,6 +311,7 @@ void add_cache_command(CLI::App& app, int& exit_code) {
   add_for_files(*command, exit_code, "pin", "Keep files from being evicted, also over remounts");
   add_for_files(*command, exit_code, "unpin", "Let pinned files be evicted again");
   add_for_files(*command, exit_code, "evict", "Remove files from the cache that nobody uses");
+  with_mount("verify", "Read all that is cached from the disk and compare checksums; drop what is damaged", verify);
   const auto [clear_command, clear_arguments] =
       with_mount("clear", "Evict everything that is neither in use nor pinned", clear);
   clear_command->add_flag("--pinned", clear_arguments->pinned_too, "What is pinned, too");

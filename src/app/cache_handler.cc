@@ -18,6 +18,8 @@ using nlohmann::json;
 // Files that a request may name, and that a page has. Source: an answer of some 100 KiB, in a few 10 ms.
 constexpr size_t kFilesAtOnce = 1024;
 constexpr std::chrono::seconds kLookupDeadline{10};
+// Of checking, for one answer. Source: a person sees that it goes on, and a mount that ends does not wait for long.
+constexpr std::chrono::milliseconds kCheckedAtOnce{500};
 
 json json_of(const Holding& holding) {
   return {{"name", holding.name},
@@ -81,10 +83,10 @@ json limit_json(const cache::Holdings::Limit& limit) {
 
 const std::map<std::string, CacheHandler::Run>& CacheHandler::commands() {
   static const std::map<std::string, Run> commands = {
-      {"cache_list", &CacheHandler::list},   {"cache_stat", &CacheHandler::stat},
-      {"cache_pin", &CacheHandler::pin},     {"cache_unpin", &CacheHandler::unpin},
-      {"cache_evict", &CacheHandler::evict}, {"cache_clear", &CacheHandler::clear},
-      {"cache_limit", &CacheHandler::limit},
+      {"cache_list", &CacheHandler::list},     {"cache_stat", &CacheHandler::stat},
+      {"cache_pin", &CacheHandler::pin},       {"cache_unpin", &CacheHandler::unpin},
+      {"cache_evict", &CacheHandler::evict},   {"cache_clear", &CacheHandler::clear},
+      {"cache_verify", &CacheHandler::verify}, {"cache_limit", &CacheHandler::limit},
   };
   return commands;
 }
@@ -259,6 +261,22 @@ Result<json> CacheHandler::clear(const json& arguments) {
   }
   return json{{"evicted", counts["evicted"]}, {"evicted_bytes", bytes},     {"pinned", counts["pinned"]},
               {"in_use", counts["in_use"]},   {"failed", counts["failed"]}, {"next", page->next}};
+}
+
+Result<json> CacheHandler::verify(const json& arguments) {
+  const auto after = text_of(arguments, "after");
+  if (!after) return tl::unexpected(after.error());
+  const auto checked = env_.holdings.check(*after, kCheckedAtOnce);
+  if (!checked) return tl::unexpected(checked.error());
+  json bad = json::array();
+  for (const auto& block : checked->bad) {
+    bad.push_back({{"name", block.name}, {"bucket", block.id.bucket}, {"key", block.id.key}, {"block", block.block}});
+  }
+  return json{{"files", checked->files},
+              {"blocks", checked->blocks},
+              {"bytes", checked->bytes},
+              {"bad", std::move(bad)},
+              {"next", checked->next}};
 }
 
 Result<json> CacheHandler::limit(const json& arguments) {

@@ -1,5 +1,5 @@
 // CacheHandler: the control commands about the cache folder, from JSON to Holdings and back: cache_list, cache_stat,
-// cache_pin, cache_unpin, cache_evict, cache_clear, cache_limit. Served by a mount on its control socket, and called by
+// cache_pin, cache_unpin, cache_evict, cache_clear, cache_verify, cache_limit. Served by a mount on its control socket, and called by
 // `shardfs cache` itself where there is no mount. What may take long is cut into pages: the asker goes on by itself.
 // Thread rule: thread-safe. Owns nothing; what the environment refers to outlives it.
 #pragma once
@@ -52,6 +52,7 @@ class CacheHandler {
   base::Result<Json> unpin(const Json& arguments);
   base::Result<Json> evict(const Json& arguments);
   base::Result<Json> clear(const Json& arguments);
+  base::Result<Json> verify(const Json& arguments);
   base::Result<Json> limit(const Json& arguments);
 
   const Environment env_;

@@ -163,6 +163,8 @@ Result<void> MountedSystem::open_cache() {
   wanted.min_free = options.cache_min_free;
   wanted.eviction = options.cache_eviction;
   wanted.set_prefix = plan_.source.prefix;
+  wanted.share = options.cache_share;
+  wanted.scrub = options.scrub;
   if (options.store_given_by_job) wanted.trust_namespace = fmt::format("uid-{}", options.uid);
   auto cache = cache::Cache::open(std::move(wanted), disk_, clock_, metrics_);
   if (!cache) {

@@ -42,6 +42,8 @@ struct MountOptions {
   base::SizeOrPercent cache_limit{0, 80};  // 0 bytes: no cache
   base::SizeOrPercent cache_min_free{0, 5};
   cache::Eviction cache_eviction = cache::Eviction::kNextUse;
+  base::SizeOrPercent cache_share{0, 100};  // of cache_limit
+  bool scrub = false;
 
   uint64_t memory_limit_bytes = 256 << 20;
   std::chrono::milliseconds late_after{200};

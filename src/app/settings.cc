@@ -152,6 +152,9 @@ std::vector<Setting> make_settings() {
        "cache) "
        "or lru. Default: next-use",
        false, cache_eviction},
+      {"scrub", "", cache,
+       "Check all that is cached against its checksums in the background, with 5% of the disk's time. Default: false",
+       false, [](O& o, Value v) { return put(o.scrub, yes_or_no(v)); }},
       {"memory-limit", "SIZE", cache, "Memory for data under way, at least 32M. Default: 256M", false, memory_limit},
       {"metadata-ttl", "TIME", cache, "How long names and attributes are taken as known: 60s, 10m, inf. Default: 60s",
        false, [](O& o, Value v) { return put(o.metadata_ttl, base::parse_duration(v)); }},

@@ -214,6 +214,7 @@ std::string stats_json(const MountFacts& facts, const Metrics& metrics) {
       {"evictions", registry.counter("cache_evicted_files")},
       {"evicted_bytes", registry.counter("cache_evicted_bytes")},
       {"bad_blocks", registry.counter("cache_bad_blocks")},
+      {"checked_bytes", registry.counter("cache_checked_bytes")},
       {"refused_blocks", registry.sum("cache_refused_blocks")},
       {"cache_write_errors", registry.sum("cache_write_errors")},
 

@@ -181,3 +181,43 @@ def test_without_a_cache_or_a_mount_it_says_so(data, mount, tmp_path):
     mounted.umount()
     done = shardfs("cache", "clear", env=mounted.env)
     assert done.returncode == 1 and "no mount" in done.stderr
+
+
+@pytest.mark.parametrize("mounted_now", [True, False])
+def test_verify_finds_a_flipped_byte_and_drops_one_block(data, warm, store, mounted_now, passthrough):
+    warm.remount(passthrough=passthrough)
+    if not mounted_now:
+        warm.umount()
+    where = [warm.path] if mounted_now else []
+    good = cache(warm, "verify", *where, mount=mounted_now)
+    assert (good["files"], good["bad"], good["bytes"]) == (len(SHARDS), [], data.total_bytes)
+    file = next(path for path in files_of(warm) if path.stat().st_size == SHARDS["002.tar"])
+    with open(file, "r+b") as opened:
+        opened.seek(5 * MIB + 77)
+        byte = opened.read(1)
+        opened.seek(5 * MIB + 77)
+        opened.write(bytes([byte[0] ^ 4]))
+    found = cache(warm, "verify", *where, mount=mounted_now, code=1)
+    assert [(bad["key"], bad["block"]) for bad in found["bad"]] == [(data.prefix + "002.tar", 5)]
+    if mounted_now:
+        assert warm.stats()["bad_blocks"] == 1
+        assert warm.stats()["checked_bytes"] == 2 * data.total_bytes
+    else:
+        warm.start()
+    store.reset()
+    data.compare_tree(warm.path)
+    assert store.stats().body_bytes == MIB  # the block alone
+    warm.await_cached("002.tar")
+    assert cache(warm, "verify", warm.path)["bad"] == []
+
+
+def test_the_scrub_finds_it_by_itself(data, warm):
+    warm.umount()
+    file = next(path for path in files_of(warm) if path.stat().st_size == SHARDS["001.tar"])
+    with open(file, "r+b") as opened:
+        opened.seek(77)
+        opened.write(b"\0" * 8)
+    warm.options["--scrub"] = True
+    warm.start()
+    until(lambda: warm.stats()["bad_blocks"] == 1, "the scrub comes to it")
+    data.compare_tree(warm.path)
