@@ -152,6 +152,9 @@ std::vector<Setting> make_settings() {
        "cache) "
        "or lru. Default: next-use",
        false, cache_eviction},
+      {"cache-share", "SIZE", cache,
+       "What the files of this mount may take of it: 100G, or a share of the cache size: 25%. Default: 100%", false,
+       [](O& o, Value v) { return put(o.cache_share, base::parse_size_or_percent(v)); }},
       {"scrub", "", cache,
        "Check all that is cached against its checksums in the background, with 5% of the disk's time. Default: false",
        false, [](O& o, Value v) { return put(o.scrub, yes_or_no(v)); }},

@@ -19,6 +19,7 @@
 #include "cache/file_table.h"
 #include "cache/folder_holdings.h"
 #include "cache/scrub.h"
+#include "cache/share.h"
 
 namespace shardfs::cache {
 namespace {
@@ -29,15 +30,15 @@ using base::Result;
 // How often last uses and new files are written to the index. Source: what a crash may forget without harm.
 constexpr std::chrono::seconds kBetweenWrites{5};
 
-// Kept free inside the limit for what is not counted one by one: the index's log and shared memory, what the index
+// Kept free inside the limit for what is not counted one by one: the index's journal, what the index
 // grows by in one write, the marker, the budget page and the topmost directories. Source: docs/cache-format.md.
 struct Overhead {
   uint64_t bytes;
   IndexLimits index;
 };
 Overhead overhead_of(uint64_t limit_bytes) {
-  if (limit_bytes < (64 << 20)) return {1 << 20, {.rows_per_write = 16, .log_limit_pages = 32}};
-  return {4 << 20, {.rows_per_write = 64, .log_limit_pages = 256}};
+  if (limit_bytes < (64 << 20)) return {1 << 20, {.rows_per_write = 16}};
+  return {4 << 20, {.rows_per_write = 64}};
 }
 constexpr uint64_t kSmallestLimit = 4 << 20;
 
@@ -126,8 +127,10 @@ class FolderCache final : public Cache {
     for (const auto& file : core_->files->all()) file->save_use();
     core_->budget->notice_dead();
     if (core_->budget->count_wanted()) report(count_folder(*core_));
-    if (core_->index->take_was_made()) report(fill_index(*core_));
+    const bool made = core_->index->take_was_made();
+    if (made) report(fill_index(*core_));
     report(core_->index->write());
+    if (made) core_->index->filled();
     core_->budget->set_index_bytes(index_bytes());
     core_->evictor->shrink_to_limit();
     const IndexCounts counts = core_->index->counts();
@@ -218,6 +221,7 @@ Result<std::shared_ptr<Core>> make_core(const CacheOptions& options, base::Disk&
   core->index = std::make_unique<Index>(folder->index_path(), overhead.index, core->budget->fd(), Budget::kFreeLocks);
   core->evictor = std::make_unique<Evictor>(
       *core, options.eviction == Eviction::kNextUse ? make_next_use(options.set_prefix) : make_least_recently_used());
+  core->share = std::make_unique<Share>(*core, options.share, options.set_prefix);
   core->files = std::make_unique<FileTable>();
   // Alone and not left clean: the figures are from before a crash. With others alive, they see to it.
   if (core->budget->count_wanted()) {

@@ -34,6 +34,10 @@ struct Charges {
     const uint64_t extents = block_count > 1 ? unit_bytes * (1 + block_count / kBlocksPerExtentNode) : 0;
     return of_bytes(map_bytes) + extents + kNameBytes;
   }
+  /// All of it: its map, its names and all blocks.
+  uint64_t of_object(const store::ObjectId& id, uint64_t size_bytes) const {
+    return of_blocks(size_bytes) + of_empty_file(MapFile::image_bytes(id, size_bytes), block_count_of(size_bytes));
+  }
 };
 
 }  // namespace shardfs::cache

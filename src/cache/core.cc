@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cache/evictor.h"
 #include "cache/file_table.h"
+#include "cache/share.h"
 
 namespace shardfs::cache {
 

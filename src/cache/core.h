@@ -22,6 +22,7 @@ namespace shardfs::cache {
 class Evictor;
 class File;
 class FileTable;
+class Share;
 
 /// Whether the disk takes writes. After a failure it is left alone for a while.
 class Health {
@@ -74,6 +75,7 @@ struct Core {
   std::unique_ptr<Budget> budget;
   std::unique_ptr<Index> index;
   std::unique_ptr<Evictor> evictor;
+  std::unique_ptr<Share> share;
   std::unique_ptr<FileTable> files;
 };
 

@@ -42,6 +42,8 @@ class Evictor {
   void shrink_to_limit();
   /// A file was closed or unpinned by this mount: what could not be evicted may be now.
   void something_closed() { closed_.store(true, std::memory_order_relaxed); }
+  /// Those that may leave for this newcomer, the first to leave first.
+  std::vector<IndexRow> in_order(std::vector<IndexRow> rows, const store::ObjectId* newcomer);
   EvictionPolicy& policy() { return *policy_; }
 
  private:
@@ -65,7 +67,6 @@ class Evictor {
   bool evict_next(const store::ObjectId* newcomer);
   /// The next rows of the index, in the policy's order, into queue_. False at the index's end.
   bool refill(const store::ObjectId* newcomer);
-  std::vector<IndexRow> in_order(std::vector<IndexRow> rows, const store::ObjectId* newcomer);
   bool count_again();
   void mark_idle_dead(const store::ObjectId* newcomer);
   /// Nothing was found to leave for this set a moment ago, and nothing was closed since.

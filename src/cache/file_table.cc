@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "cache/evictor.h"
 #include "cache/file.h"
+#include "cache/share.h"
 
 namespace shardfs::cache {
 namespace {
@@ -22,9 +23,7 @@ Result<OpenPair> open_or_make(Core& core, const FileKey& key, const store::Objec
   for (int tries = 0; tries < kTries; ++tries) {
     auto pair = open_pair(core, key, id, size_bytes);
     if (pair || pair.error().code != Code::kNotFound || wish == FileTable::Wish::kOnlyFind) return pair;
-    const uint64_t needed =
-        core.charges.of_blocks(size_bytes) +
-        core.charges.of_empty_file(MapFile::image_bytes(id, size_bytes), block_count_of(size_bytes));
+    const uint64_t needed = core.charges.of_object(id, size_bytes);
     if (needed > core.budget->limit_bytes()) {
       base::warn_once("cache:larger", "{} does not fit into the cache of {}: read past it", id.key,
                       base::format_bytes(core.limit_bytes()));
@@ -35,7 +34,9 @@ Result<OpenPair> open_or_make(Core& core, const FileKey& key, const store::Objec
     if (evictor.policy().admits_whole_objects_only() && !evictor.admits(needed, id)) {
       return base::fail(Code::kCacheFull, "not admitted");
     }
+    if (!core.share->enter(id, needed)) return base::fail(Code::kCacheFull, "more than this mount's share");
     auto made = make_pair(core, key, id, size_bytes);
+    if (!made) core.share->leave(needed);
     if (made || made.error().code != Code::kChanged) return made;
   }
   return base::fail(Code::kCacheFull, "taken by another mount");

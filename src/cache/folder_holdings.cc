@@ -27,11 +27,6 @@ tl::unexpected<base::Error> not_there(const std::string& what) {
   return base::fail(Code::kNotFound, what + " is not in the cache");
 }
 
-uint64_t whole_cost_of(const Core& core, const IndexRow& row) {
-  return core.charges.of_blocks(row.size_bytes) +
-         core.charges.of_empty_file(MapFile::image_bytes(row.id, row.size_bytes), block_count_of(row.size_bytes));
-}
-
 }  // namespace
 
 Result<IndexRow> FolderHoldings::row_of(const FileKey& key) {
@@ -128,7 +123,7 @@ Result<void> FolderHoldings::may_pin(const IndexRow& row, uint64_t bytes) {
 
 Result<Holding> FolderHoldings::pin_row(const IndexRow& row, bool may_make) {
   const std::lock_guard guard(pin_mutex_);
-  const uint64_t bytes = whole_cost_of(*core_, row);
+  const uint64_t bytes = core_->charges.of_object(row.id, row.size_bytes);
   const auto pinned = core_->index->pinned(row.key);
   if (!pinned) return tl::unexpected(pinned.error());
   if (!*pinned) {

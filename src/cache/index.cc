@@ -57,7 +57,10 @@ ObjectHash hash_of_blob(const std::string& blob) {
   return hash;
 }
 
-bool is_damage(int code) { return (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB; }
+// SQLITE_ERROR: a table is gone, as in a file that was cut to nothing; the statements themselves are right.
+bool is_damage(int code) {
+  return (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB || code == SQLITE_ERROR;
+}
 
 uint64_t inode_of(const std::string& path) {
   struct ::stat answer;
@@ -132,7 +135,7 @@ Result<void> Index::connect() {
   if (!connected && damaged_) {
     if (inode_ == 0 || inode_of(path_) == inode_) {
       base::log_warning("the cache's index {} was damaged: it is made anew from the cache files, without pins", path_);
-      for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((path_ + suffix).c_str());
+      for (const char* suffix : {"", "-journal", "-wal", "-shm"}) ::unlink((path_ + suffix).c_str());
     }
     damaged_ = false;
     connected = try_connect();
@@ -152,12 +155,12 @@ Result<void> Index::try_connect() {
   }
   ::sqlite3_busy_timeout(connection_, kBusyWaitMs);
   inode_ = inode_of(path_);
-  const std::string pragmas =
-      "PRAGMA page_size=4096; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
-      "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA wal_autocheckpoint=" +
-      std::to_string(limits_.log_limit_pages) +
-      "; PRAGMA journal_size_limit=" + std::to_string(limits_.log_limit_pages * 4096) + ";";
-  if (auto set = run(pragmas.c_str()); !set) {
+  // No write-ahead log: its shared memory is mapped, and whoever cuts that file would end the daemon with a SIGBUS.
+  // It stays as it was where another process still has one open.
+  static_cast<void>(::sqlite3_exec(connection_, "PRAGMA journal_mode=TRUNCATE", nullptr, nullptr, nullptr));
+  if (auto set = run("PRAGMA page_size=4096; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA synchronous=NORMAL;"
+                     "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0;");
+      !set) {
     disconnect();
     return set;
   }
@@ -179,7 +182,7 @@ Result<void> Index::try_connect() {
     if (auto made = run((std::string("BEGIN IMMEDIATE;") + kSchema + kPins + "COMMIT;").c_str()); made) {
       was_made_ = true;
       inode_ = inode_of(path_);
-      return {};
+      return run("PRAGMA synchronous=OFF");
     }
   }
   auto error = failure(there ? "look into" : "make");
@@ -203,6 +206,11 @@ Result<void> Index::run(const char* sql) {
 bool Index::take_was_made() {
   const std::lock_guard guard(connection_mutex_);
   return std::exchange(was_made_, false);
+}
+
+void Index::filled() {
+  const std::lock_guard guard(connection_mutex_);
+  if (connection_ != nullptr) static_cast<void>(run("PRAGMA synchronous=NORMAL"));
 }
 
 void Index::note(IndexRow row) {

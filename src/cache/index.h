@@ -36,8 +36,7 @@ struct IndexCounts {
 };
 
 struct IndexLimits {
-  size_t rows_per_write = 64;      // one transaction: bounds the growth of the write-ahead log
-  uint32_t log_limit_pages = 256;  // of 4 KiB; SQLite moves them into the file then
+  size_t rows_per_write = 64;  // one transaction: bounds its journal, to about four pages of 4 KiB a row
 };
 
 class Index {
@@ -49,6 +48,8 @@ class Index {
 
   /// It was new or damaged, or was found damaged later: its rows must be noted again. Resets the answer.
   bool take_was_made();
+  /// All rows were noted and written since: from now on its writes are synced. Until then there is nothing to lose.
+  void filled();
 
   /// Adds the row, or raises last use and completeness of the one that is there.
   void note(IndexRow row);

@@ -1,6 +1,7 @@
 // Disks that lie, fail, fill up or lose power; files that are not what they were.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sqlite3.h>
 
 #include <cerrno>
 #include <chrono>
@@ -428,6 +429,56 @@ TEST_CASE("a damaged or missing index is made anew from the maps") {
   REQUIRE(fill(*cache->open_file(object("c"), 4 * kMiB), "c"));
   CHECK(cache->find_file(object("a"), 2 * kMiB));
   CHECK_FALSE(cache->find_file(object("b"), 2 * kMiB));
+}
+
+TEST_CASE("an index that is cut, overwritten or removed while mounted: no crash, and it is made anew") {
+  const TestFolder folder;
+  TestCache cache(folder);
+  for (const char* key : {"a", "b"}) REQUIRE(fill(*cache->open_file(object(key), 2 * kMiB), key));
+  cache->flush();
+  const std::string index = folder.cache() + "/index.db";
+  // Nothing of it is mapped into memory: a file of SQLite's shared memory that is cut gives SIGBUS.
+  CHECK_FALSE(std::filesystem::exists(index + "-shm"));
+  CHECK_FALSE(std::filesystem::exists(index + "-wal"));
+  SUBCASE("cut to nothing") { std::filesystem::resize_file(index, 0); }
+  SUBCASE("cut in the middle") { std::filesystem::resize_file(index, 5000); }
+  SUBCASE("zeros") {
+    std::fstream file(index, std::ios::in | std::ios::out | std::ios::binary);
+    file << std::string(std::filesystem::file_size(index), '\0');
+  }
+  SUBCASE("foreign") {
+    std::fstream file(index, std::ios::in | std::ios::out | std::ios::binary);
+    file << "{\"something\": \"else\"}" << std::string(4096, ' ');
+  }
+  SUBCASE("removed") { std::filesystem::remove(index); }
+  REQUIRE(fill(*cache->open_file(object("c"), 2 * kMiB), "c"));
+  for (int i = 0; i < 4; ++i) cache->flush();
+  CHECK(cache->stats().files == 3);
+  CHECK(cache->stats().complete_files == 3);
+  for (const char* key : {"a", "b", "c"}) CHECK(reads_right(*cache->find_file(object(key), 2 * kMiB), key));
+}
+
+TEST_CASE("the folder of a version with a write-ahead log is adopted") {
+  const TestFolder folder;
+  {
+    TestCache cache(folder);
+    REQUIRE(fill(*cache->open_file(object("a"), 2 * kMiB), "a"));
+  }
+  const std::string index = folder.cache() + "/index.db";
+  sqlite3* connection = nullptr;
+  REQUIRE(sqlite3_open(index.c_str(), &connection) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(connection, "PRAGMA journal_mode=WAL; UPDATE files SET last_use=last_use+1;", nullptr, nullptr,
+                       nullptr) == SQLITE_OK);
+  {
+    TestCache beside(folder);  // while it is open there, it stays as it is
+    beside->flush();
+    CHECK(beside->stats().files == 1);
+  }
+  sqlite3_close(connection);
+  TestCache cache(folder);
+  cache->flush();
+  CHECK(cache->stats().complete_files == 1);
+  CHECK_FALSE(std::filesystem::exists(index + "-wal"));
 }
 
 TEST_CASE("litter of a killed mount goes at the next start, other files stay") {

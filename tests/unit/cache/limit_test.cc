@@ -208,3 +208,53 @@ TEST_CASE("files removed by hand give their space back to the budget") {
   CHECK(fill(*file, "c"));
   CHECK(reads_right(*file, "c"));
 }
+
+TEST_CASE("a mount's share bounds what its prefix takes; its own files leave for its newcomers") {
+  const TestFolder folder;
+  TestCache other(folder, 32 * kMiB);
+  REQUIRE(fill(*other->open_file(object("other/a"), 6 * kMiB), "other/a"));
+  other->flush();
+  TestCache cache(folder, 32 * kMiB);
+  cache.close();
+  cache.options.set_prefix = "mine/";
+  cache.options.share = {.bytes = 0, .percent = 40};
+  REQUIRE(cache.open());
+  for (int i = 0; i < 8; ++i) {
+    cache.clock.advance(std::chrono::seconds(10));
+    const std::string key = "mine/" + std::to_string(i);
+    const auto file = cache->open_file(object(key), 3 * kMiB);
+    REQUIRE(file);
+    REQUIRE(fill(*file, key));
+    uint64_t mine = 0;
+    for (int k = 0; k < 8; ++k) {
+      if (cache->find_file(object("mine/" + std::to_string(k)), 3 * kMiB)) mine += 3 * kMiB;
+    }
+    CHECK(mine <= 32 * kMiB * 40 / 100);
+    CHECK(mine >= std::min(i + 1, 4) * 3 * kMiB);
+  }
+  CHECK(cache->stats().evicted_files == 4);
+  CHECK(other->find_file(object("other/a"), 6 * kMiB));                       // there was room for it all the time
+  CHECK(cache->open_file(object("mine/large"), 14 * kMiB) == nullptr);        // more than the share
+  REQUIRE(fill(*other->open_file(object("other/b"), 14 * kMiB), "other/b"));  // others are not bounded by it
+}
+
+TEST_CASE("a mount whose share is in use streams") {
+  const TestFolder folder;
+  TestCache cache(folder, 32 * kMiB);
+  cache.close();
+  cache.options.share = {.bytes = 7 * kMiB};
+  REQUIRE(cache.open());
+  std::vector<std::shared_ptr<CacheFile>> open;
+  for (const char* key : {"a", "b"}) {
+    open.push_back(cache->open_file(object(key), 3 * kMiB));
+    REQUIRE(fill(*open.back(), key));
+  }
+  CHECK(cache->open_file(object("c"), 3 * kMiB) == nullptr);
+  open.clear();
+  CHECK(cache->open_file(object("c"), 3 * kMiB));
+  cache.close();
+  REQUIRE(cache.open());  // what a mount before it left counts, too
+  auto a = cache->find_file(object("a"), 3 * kMiB), b = cache->find_file(object("b"), 3 * kMiB);
+  auto c = cache->open_file(object("c"), 3 * kMiB);
+  CHECK((a != nullptr) + (b != nullptr) + (c != nullptr) == 2);
+}
