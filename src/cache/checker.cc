@@ -37,7 +37,7 @@ base::Result<bool> Checker::step(Holdings::Check& progress) {
       block_ = 0;
       ++progress.files;
     }
-    const auto file = core_->files->get(core_, file_->key, file_->id, file_->size_bytes, FileTable::Wish::kOnlyFind);
+    const auto file = core_->files->get(core_, file_->key, file_->id, file_->size_bytes, FileTable::Wish::kOnlyLook);
     while (file && block_ < file->block_count()) {
       const uint32_t block = block_++;
       const auto checked = file->check_block(block, reader_);

@@ -36,13 +36,13 @@ class File::FilePin final : public Pin {
   const std::shared_ptr<File> file_;
 };
 
-File::File(std::shared_ptr<Core> core, FileKey key, OpenPair pair)
+File::File(std::shared_ptr<Core> core, FileKey key, OpenPair pair, bool used)
     : core_(std::move(core)),
       key_(std::move(key)),
       data_fd_(std::move(pair.data_fd)),
       writer_(core_->disk, data_fd_.get()),
       map_(std::move(pair.map)),
-      last_use_ms_(core_->wall_ms()),
+      last_use_ms_(used ? core_->wall_ms() : map_.last_use_ms()),
       saved_use_ms_(map_.last_use_ms()) {
   core_->index->note(row());
 }

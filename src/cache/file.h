@@ -21,7 +21,8 @@ namespace shardfs::cache {
 
 class File final : public CacheFile, public std::enable_shared_from_this<File> {
  public:
-  File(std::shared_ptr<Core> core, FileKey key, OpenPair pair);
+  /// used: that it is opened is a use of it.
+  File(std::shared_ptr<Core> core, FileKey key, OpenPair pair, bool used);
   ~File() override;
 
   uint64_t size_bytes() const override { return map_.size_bytes(); }

@@ -22,7 +22,7 @@ Result<OpenPair> open_or_make(Core& core, const FileKey& key, const store::Objec
                               FileTable::Wish wish) {
   for (int tries = 0; tries < kTries; ++tries) {
     auto pair = open_pair(core, key, id, size_bytes);
-    if (pair || pair.error().code != Code::kNotFound || wish == FileTable::Wish::kOnlyFind) return pair;
+    if (pair || pair.error().code != Code::kNotFound || wish != FileTable::Wish::kMayMake) return pair;
     const uint64_t needed = core.charges.of_object(id, size_bytes);
     if (needed > core.budget->limit_bytes()) {
       base::warn_once("cache:larger", "{} does not fit into the cache of {}: read past it", id.key,
@@ -68,7 +68,7 @@ std::shared_ptr<File> FileTable::get(const std::shared_ptr<Core>& core, const Fi
   auto pair = open_or_make(*core, key, id, size_bytes, wish);
   std::shared_ptr<File> file;
   if (pair) {
-    file = std::make_shared<File>(core, key, std::move(*pair));
+    file = std::make_shared<File>(core, key, std::move(*pair), wish != Wish::kOnlyLook);
   } else if (pair.error().code == Code::kIntegrity || pair.error().code == Code::kUnsupported) {
     base::warn_once("cache:" + key.name_space + to_hex(key.hash), "cache: {}", pair.error().message);
   } else if (pair.error().code == Code::kCacheIo ||

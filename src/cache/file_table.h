@@ -22,7 +22,11 @@ struct OpenPair {
 
 class FileTable {
  public:
-  enum class Wish { kMayMake, kOnlyFind };
+  enum class Wish {
+    kMayMake,
+    kOnlyFind,
+    kOnlyLook,  // as kOnlyFind, and no use of the file
+  };
 
   /// Null: see Cache::open_file and Cache::find_file.
   std::shared_ptr<File> get(const std::shared_ptr<Core>& core, const store::ObjectId& id, uint64_t size_bytes,

@@ -43,6 +43,7 @@ void Share::count_again(const store::ObjectId& newcomer) {
 void Share::evict_down_to(uint64_t bytes, const store::ObjectId& newcomer) {
   std::optional<IndexRow> after;
   while (bytes_ > bytes) {
+    static_cast<void>(core_.index->write());  // what was evicted before is gone from it
     auto rows = core_.index->oldest(after, kRows);
     if (!rows || rows->empty()) return;
     after = rows->back();

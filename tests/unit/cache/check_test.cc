@@ -98,8 +98,13 @@ TEST_CASE("a check after a restart of the machine makes files verified") {
     put(cache, "a", 3 * kMiB + 1);
   }
   TestCache cache(folder, 64 * kMiB, "boot-2");
-  CHECK_FALSE(cache->find_file(object("a"), 3 * kMiB + 1)->verified());
+  const auto before = cache->holdings()->find(object("a"), 3 * kMiB + 1);
+  CHECK_FALSE(before->verified);
+  cache.clock.advance(std::chrono::hours(1));
   CHECK(check_all(cache, std::chrono::milliseconds(5)).blocks == 4);
+  const auto after = cache->holdings()->find(object("a"), 3 * kMiB + 1);
+  CHECK(after->verified);
+  CHECK(after->last_use_ms == before->last_use_ms);  // a check is no use
   CHECK(cache->find_file(object("a"), 3 * kMiB + 1)->verified());
 }
 
