@@ -76,6 +76,11 @@ class RealFileSystem final : public FileSystem {
   Reply<std::string> getxattr(NodeId node, std::string_view name) override;
   Reply<std::vector<std::string>> listxattr(NodeId node) override;
   HintReply hint(std::span<const std::string> paths, bool append) override { return foresight_->hint(paths, append); }
+  size_t refresh(std::string_view path) override {
+    const auto names = tree_.refresh(path);
+    for (const auto& [directory, name] : names) expiry_.expire(directory, name);
+    return names.size();
+  }
   void shut_down() override {
     parking_->shut_down();
     foresight_->close();

@@ -137,6 +137,9 @@ class FileSystem {
   /// The files that will be opened next, in order, as paths below the mount. For their directories it takes the place
   /// of the last hint, or goes on after it. Never waits.
   virtual HintReply hint(std::span<const std::string> paths, bool append) = 0;
+  /// Drops what is known of this path (relative to the mount, "" is all) and of all below it, in the kernel too: the
+  /// next questions ask the store. Returns the number of names that the kernel is told to forget. Never waits.
+  virtual size_t refresh(std::string_view path) = 0;
   /// Answers all that is parked with EIO; further operations answer EIO, closes still work. Comes before the fetcher's.
   /// Returns when no other thread writes an answer. The destructor does it too, and closes the handles that are left.
   /// Requires: not called from a callback of this object.

@@ -150,6 +150,35 @@ void Core::expire(NodeId node) {
   later.run();
 }
 
+std::vector<Tree::KernelName> Core::refresh(std::string_view path) {
+  std::vector<Tree::KernelName> names;
+  Later later;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return {};
+    for (const NodeTable::Record* record : nodes_.below(path)) {
+      names.push_back({record->parent, std::string(split_path(nodes_.path_of(*record)).second)});
+    }
+    later.drop(directories_.drop_below(path));
+    if (!path.empty()) {
+      const auto [directory, name] = split_path(path);
+      directories_.touch(directory).distrust(name, ++order_);
+      later.drop(directories_.settle(directory));
+    }
+    std::vector<LookupFlightPtr> old;
+    for (const auto& [at, flight] : flights_) {
+      if (is_at_or_below(at, path)) old.push_back(flight);
+    }
+    for (const auto& flight : old) {
+      flight->detached = true;
+      std::erase_if(flights_, [&](const auto& entry) { return entry.second == flight; });
+    }
+    restart_listings(path, later);
+  }
+  later.run();
+  return names;
+}
+
 void Core::on_file_found(std::function<void(const store::ObjectInfo&)> hook) {
   std::lock_guard lock(mutex_);
   file_found_ = std::make_shared<const std::function<void(const store::ObjectInfo&)>>(std::move(hook));

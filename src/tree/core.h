@@ -19,6 +19,7 @@
 #include "store/object_store.h"
 #include "tree/directory.h"
 #include "tree/freshness.h"
+#include "tree/key_ranges.h"
 #include "tree/lister.h"
 #include "tree/lookup.h"
 #include "tree/node_table.h"
@@ -48,6 +49,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void forget(NodeId node, uint64_t count);
   void retire(NodeId node);
   void expire(NodeId node);
+  std::vector<Tree::KernelName> refresh(std::string_view path);
   void on_file_found(std::function<void(const store::ObjectInfo&)> hook);
   size_t node_count() const;
 
@@ -117,8 +119,19 @@ class Core : public std::enable_shared_from_this<Core> {
   void consider_background(std::string_view directory, Later& later);
   void consider_refresh(std::string_view directory, std::string_view name, Later& later);
   ListingFlightPtr make_listing(std::string_view directory, store::Priority priority, Later& later);
-  void ask_page(const ListingFlightPtr& flight);
-  void on_page(const ListingFlightPtr& flight, base::Result<store::ListPage> page);
+  struct PageAsked {
+    unsigned attempt = 0;
+    uint64_t number = 0;
+    uint64_t range = 0;  // of KeyRanges
+  };
+  void ask_pages(const ListingFlightPtr& flight);
+  void on_page(const ListingFlightPtr& flight, const PageAsked& asked, base::Result<store::ListPage> page);
+  /// The store does not keep the order of keys.
+  void list_one_by_one(const ListingFlightPtr& flight, Later& later);
+  /// From the beginning; the pages so far mean nothing.
+  void restart(const ListingFlightPtr& flight, Later& later);
+  void restart_listings(std::string_view path, Later& later);
+  static void cancel_pages(ListingFlight& flight, Later& later);
   void on_overdue(const ListingFlightPtr& flight);
   void complete(const ListingFlightPtr& flight, Later& later);
   /// Nothing lies below the root: is it an object's key, by mistake?
@@ -165,6 +178,7 @@ class Core : public std::enable_shared_from_this<Core> {
   StringMap<LookupFlightPtr> flights_;                // by path; those that a new lookup may join
   std::unordered_set<LookupFlightPtr> open_flights_;  // all that have not settled
   StringMap<ListingFlightPtr> listings_;              // by path of the directory
+  bool pages_out_of_order_ = false;                   // of this store
   base::SteadyTime silent_until_{};  // the store left a question unanswered: until then nobody waits for it in vain
   std::shared_ptr<const std::function<void(const store::ObjectInfo&)>> file_found_;
 };

@@ -1,6 +1,8 @@
 // Whole directories: all pages for opendir, the root's first page at mount, and listings in the background.
+#include <map>
 #include <utility>
 
+#include "base/heap.h"
 #include "base/log.h"
 #include "tree/core.h"
 #include "tree/names.h"
@@ -21,6 +23,11 @@ constexpr unsigned kLateNamesBeforeListing = 2;
 constexpr size_t kRefreshesAtOnce = 8;
 /// A background listing that failed, or was too long, is not tried again for this long.
 constexpr std::chrono::seconds kBackgroundPause{60};
+/// Before several pages are asked for at once. Source: half a page of S3; a store that pages shorter does so for
+/// reasons of its own.
+constexpr size_t kNamesBeforeParallel = 500;
+/// Source: 10 MiB; less is not worth the milliseconds.
+constexpr size_t kNamesWorthTrimming = 100000;
 /// Of the limit of names: what a listing that nobody waits for may take. Source: half leaves room for what is in use.
 constexpr size_t kBackgroundShare = 2;
 
@@ -34,9 +41,11 @@ struct Core::ListingFlight {
   std::vector<ListDone> waiters;
   std::vector<StartDone> first_page_waiters;
   base::SteadyTime page_asked_at{};
-  unsigned pages_asked = 0;
   bool only_first_page = false;
-  store::RequestHandle request;  // of the last page asked for
+  std::optional<KeyRanges> ranges;  // several pages at once; else one after the other
+  unsigned attempt = 0;             // pages of one before it mean nothing
+  uint64_t pages_asked = 0;
+  std::map<uint64_t, store::RequestHandle> requests;  // under way, by the number of the page; null: just being sent
   bool settled = false;
   bool overdue = false;  // the old listing was served in its place
   std::optional<base::TimerId> timer;
@@ -123,7 +132,9 @@ std::shared_ptr<const Listing> Core::list_now_or_later(std::string_view path, Li
     flight->only_first_page = false;
     if (flight->priority != store::Priority::kDemand) {
       flight->priority = store::Priority::kDemand;
-      if (flight->request) later.call([request = flight->request] { request->raise_to(store::Priority::kDemand); });
+      for (const auto& [page, request] : flight->requests) {
+        if (request) later.call([request = request] { request->raise_to(store::Priority::kDemand); });
+      }
     }
   }
   flight->waiters.push_back(std::move(done));
@@ -160,56 +171,78 @@ Core::ListingFlightPtr Core::make_listing(std::string_view path, store::Priority
   flight->lister = std::make_shared<Lister>(directory_prefix(path), clock_.now(), ++order_);
   flight->priority = priority;
   listings_.emplace(std::string(path), flight);
-  later.call([self = shared_from_this(), flight] { self->ask_page(flight); });
+  later.call([self = shared_from_this(), flight] { self->ask_pages(flight); });
   return flight;
 }
 
-void Core::ask_page(const ListingFlightPtr& flight) {
-  store::ListOptions options;
-  options.delimiter = "/";
-  unsigned page_number = 0;
-  {
-    std::lock_guard lock(mutex_);
-    options.prefix = flight->lister->prefix();
-    options.continuation = flight->lister->continuation();
-    options.priority = flight->priority;
-    options.deadline = flight->deadline;
-    flight->page_asked_at = clock_.now();
-    page_number = ++flight->pages_asked;
+void Core::ask_pages(const ListingFlightPtr& flight) {
+  for (;;) {
+    store::ListOptions options;
+    options.delimiter = "/";
+    PageAsked asked;
+    {
+      std::lock_guard lock(mutex_);
+      if (flight->settled) return;
+      if (flight->ranges) {
+        auto question = flight->ranges->next();
+        if (!question) return;
+        asked.range = question->id;
+        options.start_after = std::move(question->start_after);
+      } else {
+        if (!flight->requests.empty()) return;
+        options.continuation = flight->lister->continuation();
+      }
+      asked.attempt = flight->attempt;
+      asked.number = ++flight->pages_asked;
+      flight->requests[asked.number] = nullptr;
+      options.prefix = flight->lister->prefix();
+      options.priority = flight->priority;
+      options.deadline = flight->deadline;
+      flight->page_asked_at = clock_.now();
+    }
+    const store::Priority priority = options.priority;
+    store::RequestHandle request =
+        store_.list(std::move(options), [self = shared_from_this(), flight, asked](base::Result<store::ListPage> page) {
+          self->on_page(flight, asked, std::move(page));
+        });
+    bool raise = false;
+    {
+      std::lock_guard lock(mutex_);
+      const auto place = flight->requests.find(asked.number);
+      if (place == flight->requests.end()) continue;  // it has been answered
+      raise = flight->priority < priority;
+      place->second = request;
+    }
+    if (raise && request) request->raise_to(store::Priority::kDemand);
   }
-  const store::Priority priority = options.priority;
-  store::RequestHandle request =
-      store_.list(std::move(options), [self = shared_from_this(), flight](base::Result<store::ListPage> page) {
-        self->on_page(flight, std::move(page));
-      });
-  bool raise = false;
-  {
-    std::lock_guard lock(mutex_);
-    if (flight->settled || flight->pages_asked != page_number) return;
-    raise = flight->priority < priority;
-    flight->request = request;
-  }
-  if (raise && request) request->raise_to(store::Priority::kDemand);
 }
 
-void Core::on_page(const ListingFlightPtr& flight, base::Result<store::ListPage> page) {
-  bool truncated = false;
+void Core::on_page(const ListingFlightPtr& flight, const PageAsked& asked, base::Result<store::ListPage> page) {
   std::string continuation;
+  KeyRanges::Page place;
   PageNames names;
   if (page) {
-    truncated = page->truncated;
+    place = KeyRanges::Page::of(*page);
     continuation = std::move(page->continuation);
     names = names_of_page(flight->lister->prefix(), std::move(*page));
   }
   Callback callback(*this);
   if (!callback.lock()) return;
   Later& later = callback.later();
-  if (flight->settled) return;
-  flight->request = nullptr;
+  if (flight->settled || asked.attempt != flight->attempt) return;
+  flight->requests.erase(asked.number);
   if (!page) return fail(flight, page.error(), later);
   silent_until_ = {};
+  if (flight->ranges && !flight->ranges->add(asked.range, place)) return list_one_by_one(flight, later);
   odd_keys_.add(names.odd);
-  const base::Result<bool> more = flight->lister->add(std::move(names), truncated, std::move(continuation));
+  base::Result<bool> more = true;
+  if (flight->ranges) {
+    const bool done = flight->ranges->done();
+    const auto added = flight->lister->add_part(std::move(names), flight->ranges->settled(), done);
+    more = added ? base::Result<bool>(!done) : tl::unexpected(added.error());
+  } else {
+    more = flight->lister->add(std::move(names), place.truncated, std::move(continuation));
+  }
   if (more && !*more) return complete(flight, later);
 
   directories_.touch(flight->directory).set_partial(flight->lister);
@@ -225,7 +258,37 @@ void Core::on_page(const ListingFlightPtr& flight, base::Result<store::ListPage>
   if (background && flight->lister->name_count() >= options_.listed_names_limit / kBackgroundShare) {
     return fail(flight, {Code::kUnsupported, "too long to be listed unasked: " + flight->lister->prefix(), 0}, later);
   }
-  later.call([self = shared_from_this(), flight] { self->ask_page(flight); });
+  // Nobody waits for one in the background; and its pages so far are all keys up to the last one.
+  const bool in_order = place.in_order && !place.last_key.empty() && !pages_out_of_order_ &&
+                        flight->lister->name_count() >= kNamesBeforeParallel;
+  if (!flight->ranges && !background && in_order) flight->ranges.emplace(flight->lister->prefix(), place);
+  later.call([self = shared_from_this(), flight] { self->ask_pages(flight); });
+}
+
+void Core::list_one_by_one(const ListingFlightPtr& flight, Later& later) {
+  base::warn_once("pages out of order", "the store lists out of order; long directories take longer");
+  pages_out_of_order_ = true;
+  restart(flight, later);
+}
+
+void Core::restart(const ListingFlightPtr& flight, Later& later) {
+  cancel_pages(*flight, later);
+  flight->ranges.reset();
+  ++flight->attempt;
+  flight->lister = std::make_shared<Lister>(flight->lister->prefix(), clock_.now(), ++order_);
+  later.call([self = shared_from_this(), flight] { self->ask_pages(flight); });
+}
+
+void Core::restart_listings(std::string_view path, Later& later) {
+  for (const auto& [directory, flight] : listings_) {
+    if (is_at_or_below(directory, path)) restart(flight, later);
+  }
+}
+
+void Core::cancel_pages(ListingFlight& flight, Later& later) {
+  for (auto& [page, request] : std::exchange(flight.requests, {})) {
+    if (request) later.call([request = std::move(request)] { request->cancel(); });
+  }
 }
 
 void Core::complete(const ListingFlightPtr& flight, Later& later) {
@@ -245,6 +308,8 @@ void Core::complete(const ListingFlightPtr& flight, Later& later) {
   if (listing->names.size() >= NameIndex::kWorthwhile) {
     later.call([self = shared_from_this(), path = flight->directory, listing] { self->add_index(path, listing); });
   }
+  // The runs that the names were gathered in, as much memory again.
+  if (listing->names.size() >= kNamesWorthTrimming) later.call(base::trim_heap);
   if (gone) {
     const auto [parent, name] = split_path(flight->directory);
     Fact fact;
@@ -317,7 +382,7 @@ void Core::on_overdue(const ListingFlightPtr& flight) {
 
 void Core::settle(const ListingFlightPtr& flight, Later& later) {
   flight->settled = true;
-  flight->request = nullptr;
+  cancel_pages(*flight, later);
   if (flight->timer) later.call([self = shared_from_this(), timer = *flight->timer] { self->timer_.cancel(timer); });
   const auto place = listings_.find(flight->directory);
   if (place != listings_.end() && place->second == flight) listings_.erase(place);
@@ -333,7 +398,7 @@ void Core::answer_waiters(ListingFlight& flight, const base::Result<std::shared_
 void Core::close_listings(Later& later, std::vector<base::TimerId>& timers) {
   for (auto& [path, flight] : listings_) {
     if (flight->timer) timers.push_back(*flight->timer);
-    if (flight->request) later.call([request = flight->request] { request->cancel(); });
+    cancel_pages(*flight, later);
     const auto error = base::fail(Code::kCancelled, "the mount ends");
     for (auto& done : std::exchange(flight->first_page_waiters, {})) {
       later.call([done = std::move(done), error] { done(error); });

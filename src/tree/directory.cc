@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tree/names.h"
+
 namespace shardfs::tree {
 
 Known Directory::find(std::string_view name) const {
@@ -98,6 +100,22 @@ std::vector<Directory> DirectoryTable::settle(std::string_view path) {
     dropped.push_back(std::move(slot->second.directory));
     oldest_first_.erase(victim);
     by_path_.erase(slot);
+  }
+  gauge_.set(static_cast<int64_t>(names_));
+  return dropped;
+}
+
+std::vector<Directory> DirectoryTable::drop_below(std::string_view path) {
+  std::vector<Directory> dropped;
+  for (auto slot = by_path_.begin(); slot != by_path_.end();) {
+    if (!is_at_or_below(slot->first, path)) {
+      ++slot;
+      continue;
+    }
+    names_ -= slot->second.weight;
+    dropped.push_back(std::move(slot->second.directory));
+    oldest_first_.erase(slot->second.place);
+    slot = by_path_.erase(slot);
   }
   gauge_.set(static_cast<int64_t>(names_));
   return dropped;

@@ -75,6 +75,8 @@ class DirectoryTable {
   /// too many names; never this one, so one directory may pass the limit alone. Returns what was dropped, for the
   /// caller to destroy without the lock.
   std::vector<Directory> settle(std::string_view path);
+  /// This path and all below it; for the caller to destroy without the lock.
+  std::vector<Directory> drop_below(std::string_view path);
   size_t name_count() const { return names_; }
 
  private:

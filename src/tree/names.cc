@@ -92,6 +92,11 @@ std::string join_path(std::string_view directory, std::string_view name) {
   return path.append(name);
 }
 
+bool is_at_or_below(std::string_view path, std::string_view above) {
+  if (above.empty() || path == above) return true;
+  return path.size() > above.size() && path.starts_with(above) && path[above.size()] == '/';
+}
+
 std::pair<std::string_view, std::string_view> split_path(std::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return {{}, path};

@@ -35,6 +35,9 @@ std::string join_path(std::string_view directory, std::string_view name);
 /// "a/b/c" -> "a/b" and "c".
 std::pair<std::string_view, std::string_view> split_path(std::string_view path);
 
+/// "a/b" is at or below "a/b", "a" and "".
+bool is_at_or_below(std::string_view path, std::string_view above);
+
 /// One page as names below directory_prefix: sorted by bytes, each once, a directory before a file of the same name.
 struct PageNames {
   std::vector<ListedName> names;

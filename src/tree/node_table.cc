@@ -65,6 +65,14 @@ const NodeTable::Record* NodeTable::youngest(std::string_view path) const {
   return found;
 }
 
+std::vector<const NodeTable::Record*> NodeTable::below(std::string_view path) const {
+  std::vector<const Record*> out;
+  for (const auto& [id, record] : by_id_) {
+    if (id != kRootNode && is_at_or_below(path_of(record), path)) out.push_back(&record);
+  }
+  return out;
+}
+
 void NodeTable::forget(NodeId id, uint64_t count) {
   const auto place = by_id_.find(id);
   if (place == by_id_.end() || id == kRootNode) return;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "store/object.h"
 #include "tree/fact.h"
@@ -38,6 +39,8 @@ class NodeTable {
   const Record* find(NodeId id) const;
   /// The youngest node of this path, whatever its version; null if there is none.
   const Record* youngest(std::string_view path) const;
+  /// At or below a path, the root left out.
+  std::vector<const Record*> below(std::string_view path) const;
   /// The root stays; a count above what was given means all of it.
   void forget(NodeId id, uint64_t count);
   /// The next enter of this path and version makes a new nodeid. Files only.

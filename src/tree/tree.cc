@@ -39,6 +39,7 @@ class TreeOnStore final : public Tree {
   }
   void retire(NodeId node) override { core_->retire(node); }
   void expire(NodeId node) override { core_->expire(node); }
+  std::vector<KernelName> refresh(std::string_view path) override { return core_->refresh(path); }
   void on_file_found(std::function<void(const store::ObjectInfo&)> hook) override {
     core_->on_file_found(std::move(hook));
   }

@@ -104,6 +104,14 @@ class Tree {
   /// What was known of this node's name is wrong (another version, deleted): the next lookup asks the store.
   virtual void expire(NodeId node) = 0;
 
+  /// Drops what is known of this path (relative to the mounted prefix, "" is the root) and of all below it. Returns the
+  /// names there that the kernel may know, by the node of their directory: it is to forget them, too.
+  struct KernelName {
+    NodeId directory = 0;
+    std::string name;
+  };
+  virtual std::vector<KernelName> refresh(std::string_view path) = 0;
+
   /// Called as soon as a lookup's HEAD says that it is a file, maybe before the lookup is answered: a chance to start
   /// fetching. Set once, before the first lookup.
   virtual void on_file_found(std::function<void(const store::ObjectInfo&)> hook) = 0;

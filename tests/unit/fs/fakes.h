@@ -149,6 +149,10 @@ class FakeTree final : public tree::Tree {
     nodes_[fresh.id] = fresh;
     current_[{fresh.parent, fresh.name}] = fresh.id;
   }
+  std::vector<KernelName> refresh(std::string_view path) override {
+    refreshed.emplace_back(path);
+    return kernel_names;
+  }
   void expire(NodeId id) override {
     std::lock_guard lock(mutex_);
     expired.push_back(id);
@@ -178,6 +182,8 @@ class FakeTree final : public tree::Tree {
   std::optional<base::Error> lookup_error, getattr_error, list_error;
   std::shared_ptr<tree::Listing> listing = std::make_shared<tree::Listing>();
   std::vector<NodeId> retired, expired;
+  std::vector<std::string> refreshed;
+  std::vector<KernelName> kernel_names;                                  // what refresh answers
   std::map<std::string, std::shared_ptr<const tree::Listing>> unlisted;  // what list_unasked finds
   std::vector<std::string> asked;                                        // by it
   std::set<std::string> gone;                                            // paths of files that are known to be deleted

@@ -249,3 +249,11 @@ TEST_CASE("a handle's number finds nothing after it was removed, also when its s
   CHECK_FALSE(table.find(~0ull));
   CHECK(*table.find(second) == 2);
 }
+
+TEST_CASE("refresh: the kernel is to forget the names that the tree dropped") {
+  World world;
+  world.tree.kernel_names = {{1, "a"}, {7, "b"}};
+  CHECK(world.fs->refresh("dir") == 2);
+  CHECK(world.tree.refreshed == std::vector<std::string>{"dir"});
+  CHECK(world.kernel.expired == decltype(world.kernel.expired){{1, "a"}, {7, "b"}});
+}

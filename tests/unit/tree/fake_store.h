@@ -27,11 +27,13 @@ class FakeStore final : public store::ObjectStore {
     uint32_t max_keys = 0;
     std::string continuation;
     store::Priority priority = store::Priority::kDemand;
+    std::string start_after;
     friend bool operator==(const Call& call, const std::string& text) { return call.text() == text; }
     std::string text() const {
       return head ? "HEAD " + key
                   : "LIST " + key + " " + std::to_string(max_keys) +
-                        (continuation.empty() ? "" : " after " + continuation);
+                        (continuation.empty() ? "" : " after " + continuation) +
+                        (start_after.empty() ? "" : " behind " + start_after);
     }
   };
 
@@ -101,7 +103,7 @@ class FakeStore final : public store::ObjectStore {
 
   store::RequestHandle head(store::HeadOptions options,
                             std::function<void(base::Result<store::ObjectInfo>)> done) override {
-    Call call{true, options.key, 0, {}, options.priority};
+    Call call{true, options.key, 0, {}, options.priority, {}};
     return add(call, [this, call, done = std::move(done)](bool cancelled) {
       if (auto error = error_for(call, cancelled)) return done(tl::unexpected<base::Error>(*error));
       base::Result<store::ObjectInfo> info = base::fail(base::Code::kNotFound, call.key);
@@ -119,7 +121,7 @@ class FakeStore final : public store::ObjectStore {
 
   store::RequestHandle list(store::ListOptions options,
                             std::function<void(base::Result<store::ListPage>)> done) override {
-    Call call{false, options.prefix, options.max_keys, options.continuation, options.priority};
+    Call call{false, options.prefix, options.max_keys, options.continuation, options.priority, options.start_after};
     return add(call, [this, call, done = std::move(done)](bool cancelled) {
       if (auto error = error_for(call, cancelled)) return done(tl::unexpected<base::Error>(*error));
       store::ListPage page = page_of(call);
@@ -191,6 +193,7 @@ class FakeStore final : public store::ObjectStore {
   store::ListPage page_in_order(const Call& call, size_t limit) const {
     store::ListPage page;
     Place object = objects_.lower_bound(call.key);
+    if (!call.start_after.empty()) object = objects_.upper_bound(std::max(call.key, call.start_after));
     if (!call.continuation.empty()) object = objects_.lower_bound(call.continuation);
     while (below(object, call.key)) {
       auto [entry, next] = entry_at(object, call.key);

@@ -31,7 +31,7 @@ size_t heads_in(const Texts& calls) {
 
 }  // namespace
 
-TEST_CASE("ls -l of 20,000 objects: one request a thousand, and no HEAD") {
+TEST_CASE("ls -l of 20,000 objects: some two requests a thousand, and no HEAD") {
   Fixture at;
   put_numbered(at, "", 20000);
   Awaited<void> started;
@@ -50,7 +50,7 @@ TEST_CASE("ls -l of 20,000 objects: one request a thousand, and no HEAD") {
     REQUIRE(looked->id == node->id);
     REQUIRE(at.stat(node->id));
   }
-  CHECK(at.store.calls().size() == 21);
+  CHECK(at.store.calls().size() <= 60);  // parts that overlap, docs/decisions/0015
   CHECK(heads_in(at.store.calls()) == 0);
   CHECK(at.tree->node_count() == 20001);
   for (const auto& listed : (*listing)->names) {
@@ -219,7 +219,7 @@ TEST_CASE("an opendir joins the background listing and makes it urgent") {
   at.store.run_all();
   CHECK((*listing.get())->names.size() == 2500);
   const auto calls = at.store.full_calls();
-  CHECK(std::count_if(calls.begin(), calls.end(), [](auto& c) { return c.max_keys == 1000; }) == 3);
+  CHECK(std::count_if(calls.begin(), calls.end(), [](auto& c) { return c.max_keys == 1000; }) <= 6);
   CHECK(calls.back().priority == store::Priority::kDemand);
 }
 
@@ -460,4 +460,85 @@ TEST_CASE("100,000 names: every lookup is answered from memory") {
   CHECK(right == 200000);
   CHECK(at.store.calls().empty());
   CHECK(at.tree->node_count() == 100002);
+}
+
+TEST_CASE("a long directory is asked for in several pages at once, and every name comes once") {
+  Fixture at;
+  put_numbered(at, "", 12345);
+  at.store.put("sub/x");
+  AwaitedListing listing = at.list_soon(kRootNode);
+  size_t most = 0;
+  while (at.store.run_first([](const FakeStore::Call&) { return true; })) most = std::max(most, at.store.waiting());
+  const auto names = listing.get();
+  REQUIRE(names.has_value());
+  CHECK((*names)->names.size() == 12346);
+  CHECK(std::is_sorted((*names)->names.begin(), (*names)->names.end(),
+                       [](const auto& a, const auto& b) { return a.name < b.name; }));
+  CHECK((*names)->names.back().name == "sub");
+  CHECK(most >= 8);
+  CHECK(listing.times() == 1);
+}
+
+TEST_CASE("a store that lists backwards is listed one page after the other") {
+  Fixture at;
+  put_numbered(at, "", 3500);
+  at.store.unordered = true;
+  CHECK(at.names(kRootNode).size() == 3500);
+  for (const auto& call : at.store.full_calls()) CHECK(call.start_after.empty());
+}
+
+TEST_CASE("a store that stops keeping the order is listed anew, and nothing is lost") {
+  Fixture at;
+  put_numbered(at, "", 3500);
+  bool kept = true;
+  at.store.change_page = [&](const FakeStore::Call& call, store::ListPage& page) {
+    if (call.start_after.empty() || page.objects.size() < 2 || !kept) return;
+    kept = false;
+    std::reverse(page.objects.begin(), page.objects.end());
+  };
+  CHECK(at.names(kRootNode).size() == 3500);
+  CHECK_FALSE(kept);
+  at.store.take_calls();
+  at.clock.advance(std::chrono::minutes(2));
+  CHECK(at.names(kRootNode).size() == 3500);
+  CHECK(at.store.calls().size() == 4);  // learned
+}
+
+TEST_CASE("refresh: what is known of a path and below is asked for again, the rest is not") {
+  Fixture at;
+  for (const char* key : {"a/x", "a/b/y", "c/z"}) at.store.put(key);
+  for (const char* path : {"a/x", "a/b/y", "c/z"}) CHECK(at.walk(path).has_value());
+  const NodeId a = at.walk("a")->id, c = at.walk("c")->id;
+  at.names(a);
+  at.names(c);
+  at.store.take_calls();
+  at.store.put("a/new");
+  at.store.remove("a/x");
+  CHECK(at.names(a).size() == 2);
+  CHECK(at.store.take_calls().empty());
+  Texts told;
+  for (const auto& name : at.tree->refresh("a")) told.push_back(name.name);
+  std::sort(told.begin(), told.end());
+  CHECK(told == Texts{"a", "b", "x", "y"});
+  CHECK(at.names(a) == Texts{"b/", "new"});
+  CHECK(code_of(at.look(a, "x")) == base::Code::kNotFound);
+  at.store.take_calls();
+  at.names(c);
+  CHECK(at.look(c, "z").has_value());
+  CHECK(at.store.take_calls().empty());
+  CHECK(at.tree->refresh("").size() >= 5);
+  at.names(c);
+  CHECK(at.store.take_calls().size() == 1);
+}
+
+TEST_CASE("refresh during a listing: its waiters get what the store says afterwards") {
+  Fixture at;
+  at.store.put("old");
+  AwaitedListing listing = at.list_soon(kRootNode);
+  CHECK(at.store.waiting() == 1);
+  at.tree->refresh("");
+  at.store.put("new");
+  at.store.run_all();
+  CHECK((*listing.get())->names.size() == 2);
+  CHECK(listing.times() == 1);
 }
