@@ -25,6 +25,7 @@ int run_command_line(int argc, char** argv) {
   int exit_code = kExitOk;
   add_mount_command(app, exit_code);
   add_umount_command(app, exit_code);
+  add_check_command(app, exit_code);
   add_stats_command(app, exit_code);
   add_hint_command(app, exit_code);
   add_top_command(app, exit_code);
@@ -32,6 +33,7 @@ int run_command_line(int argc, char** argv) {
   add_slurm_command(app, exit_code);
   add_warm_command(app, exit_code);
   add_cache_command(app, exit_code);
+  add_refresh_command(app, exit_code);
   add_demo_command(app, exit_code);
   add_version_command(app, exit_code);
   add_generate_command(app, exit_code);  // it describes those above, too

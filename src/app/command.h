@@ -15,7 +15,9 @@ inline constexpr int kExitUsage = 2;   // the command line or the configuration 
 /// Each adds a command with its help; it runs while the command line is parsed and leaves its exit code.
 void add_mount_command(CLI::App& app, int& exit_code);
 void add_umount_command(CLI::App& app, int& exit_code);
+void add_refresh_command(CLI::App& app, int& exit_code);
 void add_stats_command(CLI::App& app, int& exit_code);
+void add_check_command(CLI::App& app, int& exit_code);
 void add_hint_command(CLI::App& app, int& exit_code);
 void add_top_command(CLI::App& app, int& exit_code);
 void add_debug_command(CLI::App& app, int& exit_code);

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "app/mounted_system.h"
 #include "app/mountpoint.h"
 #include "app/options.h"
+#include "app/setting_flags.h"
 #include "app/url.h"
 #include "control/socket_path.h"
 
@@ -26,10 +26,8 @@ namespace {
 struct Arguments {
   std::string source;
   std::string mountpoint;
-  std::string config;
-  std::vector<std::string> mount_words;       // of -o
-  std::map<std::string, std::string> values;  // by setting name; only those whose option was given count
-  std::map<std::string, CLI::Option*> given;
+  std::vector<std::string> mount_words;  // of -o
+  SettingFlags flags;
 };
 
 constexpr const char* kHelp =
@@ -56,16 +54,6 @@ constexpr const char* kHelp =
     "  shardfs mount s3://public-bucket /data --no-sign-request --metadata-ttl inf\n"
     "  shardfs mount s3://my-bucket/imagenet /data --foreground --log-level info";
 
-// The daemon's folder is "/": files that the environment names by a relative path would be lost.
-void make_variables_absolute() {
-  for (const char* name : {"AWS_CA_BUNDLE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE",
-                           "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}) {
-    const char* const value = ::getenv(name);
-    if (value == nullptr || *value == '\0' || *value == '/' || *value == '~') continue;
-    ::setenv(name, std::filesystem::absolute(value).c_str(), 1);
-  }
-}
-
 int usage_error(const std::string& message) {
   print_error(message);
   return kExitUsage;
@@ -82,11 +70,8 @@ void warn_of_unknown_variables() {
 }
 
 int mount(const Arguments& arguments) {
-  std::map<std::string, std::string> command_line;
-  for (const auto& [name, option] : arguments.given) {
-    if (option->count() > 0) command_line[name] = arguments.values.at(name);
-  }
-  std::string config = arguments.config;
+  auto command_line = arguments.flags.given();
+  std::string config = arguments.flags.config();
   for (const std::string& words : arguments.mount_words) {
     if (auto taken = take_mount_words(words, command_line, config); !taken) return usage_error(taken.error().message);
   }
@@ -126,7 +111,8 @@ int mount(const Arguments& arguments) {
     }
   }
   if (!options->ca_bundle.empty()) options->ca_bundle = std::filesystem::absolute(options->ca_bundle).string();
-  make_variables_absolute();
+  if (!options->manifest.empty()) options->manifest = std::filesystem::absolute(options->manifest).string();
+  prepare_environment();
   const MountPlan plan{std::move(*source), *mountpoint, std::move(*options), read_options};
   if (plan.options.foreground) {
     StartReport report(-1, plan.options.log_file);
@@ -146,25 +132,12 @@ void add_mount_command(CLI::App& app, int& exit_code) {
                    "s3://BUCKET or s3://BUCKET/PREFIX. May be left out where the site's variables name it")
       ->required();
   command->add_option("DIR", arguments->mountpoint, "The mountpoint, an existing folder");
-  command->add_option("--config", arguments->config, "Read this TOML file and no other")
-      ->type_name("FILE")
-      ->envname("SHARDFS_CONFIG");
   command
       ->add_option("-o", arguments->mount_words,
                    "Options as in fstab, by the same names: -o allow_other,cache_size=500G,config=FILE")
       ->type_name("WORDS")
       ->allow_extra_args(false);
-  for (const Setting& setting : settings()) {
-    std::string& value = arguments->values[setting.name];
-    CLI::Option* option = nullptr;
-    if (setting.value_name.empty()) {
-      option = command->add_flag("--" + setting.name, value, setting.help);
-    } else {
-      option = command->add_option("--" + setting.name, value, setting.help)->type_name(setting.value_name);
-    }
-    option->group(setting.group);
-    arguments->given[setting.name] = option;
-  }
+  arguments->flags.add_to(*command);
   command->footer(kHelp);
   command->callback([arguments, &exit_code] { exit_code = mount(*arguments); });
 }

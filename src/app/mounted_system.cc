@@ -11,19 +11,23 @@
 #include <cerrno>
 #include <filesystem>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "app/command.h"
+#include "app/manifest.h"
 #include "app/message.h"
 #include "app/mountpoint.h"
 #include "app/service.h"
 #include "app/start_failure.h"
 #include "app/start_log.h"
+#include "app/store_options.h"
 #include "base/log.h"
 #include "control/socket_path.h"
 #include "control/stats.h"
 #include "s3/s3_store.h"
 #include "shardfs/version.h"
+#include "store/manifest_store.h"
 
 namespace shardfs::app {
 namespace {
@@ -74,22 +78,6 @@ void handle_signals(fuse::Session* session) {
 
 unsigned threads_for(unsigned least, unsigned most) {
   return std::clamp(std::thread::hardware_concurrency(), least, most);
-}
-
-s3::S3Options store_options(const MountPlan& plan) {
-  const MountOptions& options = plan.options;
-  s3::S3Options result;
-  result.bucket = plan.source.bucket;
-  result.endpoint_url = options.endpoint_url;
-  result.region = options.region;
-  result.path_style = options.path_style;
-  result.no_sign_request = options.no_sign_request;
-  result.profile = options.profile;
-  result.key_variables = options.key_variables;
-  result.ca_bundle = options.ca_bundle;
-  result.connections = options.connections;
-  result.max_bandwidth_bytes_per_s = options.max_bandwidth_bytes_per_s;
-  return result;
 }
 
 bool store_has_answered(const base::Metrics& metrics) {
@@ -182,12 +170,15 @@ Result<void> MountedSystem::open_cache() {
 Result<void> MountedSystem::reach_store() {
   // From here on keys are in memory. It also takes the environment out of the sight of the user's other processes.
   if (!plan_.options.core_dumps) ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  auto store = s3::make_s3_store(store_options(plan_), clock_, metrics_);
+  auto store = s3::make_s3_store(store_options(plan_.source, plan_.options), clock_, metrics_);
   if (!store) return tl::unexpected(explain_settings(plan_, std::move(store.error())));
   store_ = std::move(*store);
+  if (!plan_.options.manifest.empty()) {
+    if (auto used = use_manifest(); !used) return used;
+  }
   tree::TreeOptions wanted;
   wanted.prefix = plan_.source.prefix;
-  wanted.metadata_ttl = plan_.options.metadata_ttl;
+  wanted.metadata_ttl = plan_.options.manifest.empty() ? plan_.options.metadata_ttl : milliseconds::max();
   wanted.negative_ttl = plan_.options.negative_ttl;
   wanted.stale_if_error = plan_.options.stale_if_error;
   tree_ = tree::Tree::make(wanted, *store_, clock_, *timer_, metrics_);
@@ -202,6 +193,35 @@ Result<void> MountedSystem::reach_store() {
       return tl::unexpected(explain_store(plan_, store_->endpoint(), std::move(reached.error())));
     }
   }
+}
+
+// The names are those of the list from now on. One of its objects is asked for, so that a wrong bucket, key or endpoint
+// shows at mount.
+Result<void> MountedSystem::use_manifest() {
+  auto objects = read_manifest(plan_.options.manifest, plan_.source.bucket);
+  if (!objects) return tl::unexpected(std::move(objects.error()));
+  const auto first = std::find_if(objects->begin(), objects->end(), [this](const store::ObjectInfo& object) {
+    return object.key.starts_with(plan_.source.prefix);
+  });
+  if (first == objects->end()) {
+    return fail(Code::kInvalid,
+                fmt::format("the manifest {} has no object below {}", plan_.options.manifest, plan_.source.text()));
+  }
+  store::HeadOptions wanted;
+  wanted.key = first->key;
+  wanted.deadline = kReachDeadline;
+  std::promise<Result<store::ObjectInfo>> answer;
+  store_->head(std::move(wanted), [&answer](Result<store::ObjectInfo> info) { answer.set_value(std::move(info)); });
+  const auto info = answer.get_future().get();
+  if (!info && info.error().code != Code::kNotFound) {
+    return tl::unexpected(explain_store(plan_, store_->endpoint(), info.error()));
+  }
+  if (!info || !store::same_version(*info, *first)) {
+    base::log_warning("the manifest {} is old: {} {}", plan_.options.manifest, first->key,
+                      info ? "has another version in the store" : "is not in the store");
+  }
+  store_ = store::make_manifest_store(std::move(*objects), std::move(store_), *disk_pool_);
+  return {};
 }
 
 Result<void> MountedSystem::mount() {
@@ -272,6 +292,9 @@ Result<void> MountedSystem::listen() {
     return warmer_->handle(arguments);
   };
   handlers.merge(cache_handler_ ? cache_handler_->handlers() : CacheHandler::refusals());
+  handlers["refresh"] = [this, paths = hint_handler()](const std::string& arguments) {
+    return refresh(paths, arguments);
+  };
   auto server = control::Server::listen(*path, std::move(handlers));
   if (!server) return tl::unexpected(std::move(server.error()));
   server_ = std::move(*server);
@@ -316,6 +339,20 @@ void MountedSystem::make_cache_handlers() {
       .bucket = store_->bucket(),
       .release_idle = [this] { fetcher_->release_idle(); },
   });
+}
+
+Result<std::string> MountedSystem::refresh(const HintHandler& paths, const std::string& arguments) {
+  const auto request = nlohmann::json::parse(arguments, nullptr, false);
+  const auto path = request.is_object() ? request.find("path") : request.end();
+  if (!request.is_object() || path == request.end() || !path->is_string()) {
+    return fail(Code::kInvalid, "a refresh has no \"path\"");
+  }
+  const std::string below = paths.path_below(path->get_ref<const std::string&>());
+  if (below.empty() && path->get_ref<const std::string&>() != plan_.mountpoint) {
+    return fail(Code::kInvalid, "the path is not in this mount");
+  }
+  const size_t names = file_system_->refresh(below);
+  return nlohmann::json{{"names", names}}.dump();
 }
 
 void MountedSystem::sample() {

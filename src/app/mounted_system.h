@@ -54,6 +54,7 @@ class MountedSystem {
   base::Result<void> take_mountpoint();
   base::Result<void> open_cache();
   base::Result<void> reach_store();
+  base::Result<void> use_manifest();
   base::Result<void> mount();
   base::Result<void> probe_passthrough();
   base::Result<void> listen();
@@ -62,6 +63,7 @@ class MountedSystem {
   void refresh_cache_gauges();
   control::ExportFacts export_facts();
   void make_cache_handlers();
+  base::Result<std::string> refresh(const HintHandler& paths, const std::string& arguments);
   void sample();
   void stop_sampling();
   void reload();

@@ -30,6 +30,7 @@ constexpr const char* kStoreVariables[] = {
     "AWS_CA_BUNDLE",
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
+    "HTTP_PROXY",
     "HTTPS_PROXY",
     "https_proxy",
     "http_proxy",
@@ -141,6 +142,16 @@ OptionSources default_sources(std::map<std::string, std::string> command_line, c
   sources.files.push_back({"/etc/shardfs/config.toml", false, true});
   if (!home().empty()) sources.files.push_back({home() + "/.config/shardfs/config.toml", false, false});
   return sources;
+}
+
+void prepare_environment() {
+  for (const char* name : {"AWS_CA_BUNDLE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE",
+                           "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}) {
+    const char* const value = ::getenv(name);
+    if (value == nullptr || *value == '\0' || *value == '/' || *value == '~') continue;
+    ::setenv(name, std::filesystem::absolute(value).c_str(), 1);
+  }
+  if (const char* const proxy = ::getenv("HTTP_PROXY")) ::setenv("http_proxy", proxy, 0);
 }
 
 std::vector<std::string> unknown_variables(const std::vector<std::string>& names) {

@@ -31,6 +31,7 @@ struct MountOptions {
   std::string profile;
   bool path_style = false;
   bool no_sign_request = false;
+  bool requester_pays = false;
   std::string ca_bundle;
   s3::KeyVariables key_variables;  // that the configuration maps
   std::string mapped_source;       // s3://..., from variables that the configuration maps; empty: none
@@ -45,6 +46,7 @@ struct MountOptions {
   base::SizeOrPercent cache_share{0, 100};  // of cache_limit
   bool scrub = false;
 
+  std::string manifest;  // a file; empty: the store is listed
   uint64_t memory_limit_bytes = 256 << 20;
   std::chrono::milliseconds late_after{200};
   std::chrono::milliseconds metadata_ttl{60000};
@@ -108,6 +110,10 @@ OptionSources default_sources(std::map<std::string, std::string> command_line, c
 
 /// Errors: kInvalid, naming the setting, where it was given, its value, and what would be right.
 base::Result<MountOptions> resolve_options(const OptionSources& sources);
+
+/// Before the first thread: files that the environment names by relative paths get absolute ones, since a daemon's
+/// folder is "/"; and HTTP_PROXY counts as http_proxy, which is the only one that libcurl looks at.
+void prepare_environment();
 
 /// Those names of variables that look like settings and are none.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& names);

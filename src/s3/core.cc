@@ -66,6 +66,7 @@ TransferRequest Core::make_request(const RequestParts& parts, const Credentials*
   to_sign.path = path;
   to_sign.query = query;
   to_sign.headers = parts.signed_headers;
+  if (settings_.options.requester_pays) to_sign.headers.emplace_back("x-amz-request-payer", "requester");
   std::string date;
   if (credentials != nullptr) {
     date = format_amz_date(store_now());

@@ -3,6 +3,7 @@
 #include <curl/curl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 namespace shardfs::s3 {
@@ -48,6 +49,7 @@ bool prepare(CURL* easy, const HttpCall& call, curl_slist* headers, HttpAnswer& 
     set(CURLOPT_POSTFIELDSIZE, static_cast<long>(call.body.size()));
     set(CURLOPT_POSTFIELDS, call.body.c_str());
   }
+  if (call.method == "HEAD") set(CURLOPT_NOBODY, 1L);
   set(CURLOPT_CUSTOMREQUEST, call.method.c_str());
   if (call.direct) set(CURLOPT_NOPROXY, "*");
   if (!call.ca_file.empty()) set(CURLOPT_CAINFO, call.ca_file.c_str());
@@ -60,6 +62,48 @@ bool prepare(CURL* easy, const HttpCall& call, curl_slist* headers, HttpAnswer& 
   set(CURLOPT_QUICK_EXIT, 1L);
 #endif
   return ok;
+}
+
+HttpTrace::Step step_of(CURLcode result, const HttpTrace& trace, bool tls) {
+  using Step = HttpTrace::Step;
+  switch (result) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY: return Step::kLookup;
+    case CURLE_COULDNT_CONNECT: return Step::kConnect;
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_PEER_FAILED_VERIFICATION: return Step::kTls;
+    default: break;
+  }
+  if (trace.lookup.count() == 0) return Step::kLookup;
+  if (trace.connect.count() == 0) return Step::kConnect;
+  return tls && trace.tls.count() == 0 ? Step::kTls : Step::kAnswer;
+}
+
+void fill(HttpTrace& trace, CURL* easy, CURLcode result, bool tls) {
+  const auto moment = [&](CURLINFO info) {
+    curl_off_t value = 0;
+    curl_easy_getinfo(easy, info, &value);
+    return std::chrono::microseconds(value);
+  };
+  // libcurl counts from the beginning.
+  const auto lookup = moment(CURLINFO_NAMELOOKUP_TIME_T), connect = moment(CURLINFO_CONNECT_TIME_T);
+  const auto handshake = moment(CURLINFO_APPCONNECT_TIME_T), answer = moment(CURLINFO_STARTTRANSFER_TIME_T);
+  trace.lookup = lookup;
+  if (connect.count() != 0) trace.connect = connect - lookup;
+  if (handshake.count() != 0) trace.tls = handshake - connect;
+  if (answer.count() != 0) trace.answer = answer - std::max(connect, handshake);
+  const char* address = nullptr;
+  if (curl_easy_getinfo(easy, CURLINFO_PRIMARY_IP, &address) == CURLE_OK && address != nullptr) trace.address = address;
+  curl_certinfo* chain = nullptr;
+  if (curl_easy_getinfo(easy, CURLINFO_CERTINFO, &chain) == CURLE_OK && chain != nullptr && chain->num_of_certs > 0) {
+    constexpr std::string_view kExpires = "Expire date:";
+    for (const curl_slist* field = chain->certinfo[0]; field != nullptr; field = field->next) {
+      if (std::string_view(field->data).starts_with(kExpires))
+        trace.certificate_expires = field->data + kExpires.size();
+    }
+  }
+  trace.failed_in = step_of(result, trace, tls);
 }
 
 Code code_of(CURLcode result) {
@@ -75,7 +119,7 @@ Code code_of(CURLcode result) {
 
 }  // namespace
 
-Result<HttpAnswer> http_call(const HttpCall& call, const StopSignal& stop) {
+Result<HttpAnswer> http_call(const HttpCall& call, const StopSignal& stop, HttpTrace* trace) {
   const std::string place = place_of(call.url);
   const Multi multi(curl_multi_init(), &curl_multi_cleanup);
   List headers(nullptr, &curl_slist_free_all);
@@ -90,6 +134,7 @@ Result<HttpAnswer> http_call(const HttpCall& call, const StopSignal& stop) {
   if (!multi || !easy || !prepare(easy.get(), call, headers.get(), answer)) {
     return fail(Code::kNoMemory, place + ": libcurl takes no such request");
   }
+  if (trace != nullptr) curl_easy_setopt(easy.get(), CURLOPT_CERTINFO, 1L);
   curl_multi_add_handle(multi.get(), easy.get());
   CURLcode result = CURLE_OK;
   for (bool running = true; running;) {
@@ -107,6 +152,7 @@ Result<HttpAnswer> http_call(const HttpCall& call, const StopSignal& stop) {
     curl_waitfd stopping{stop.fd(), CURL_WAIT_POLLIN, 0};
     curl_multi_poll(multi.get(), &stopping, stop.fd() < 0 ? 0 : 1, kPollMs, nullptr);
   }
+  if (trace != nullptr) fill(*trace, easy.get(), result, call.url.starts_with("https:"));
   curl_multi_remove_handle(multi.get(), easy.get());
   if (result == CURLE_OK) return answer;
   if (result == CURLE_OPERATION_TIMEDOUT) {

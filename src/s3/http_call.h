@@ -28,8 +28,16 @@ struct HttpAnswer {
   std::string body;
 };
 
+/// How far a call came, and how long each step took; 0: it was not reached.
+struct HttpTrace {
+  enum class Step { kLookup, kConnect, kTls, kAnswer } failed_in = Step::kAnswer;  // if it failed
+  std::chrono::microseconds lookup{0}, connect{0}, tls{0}, answer{0};              // each one's own time
+  std::string address;              // that answered: the store's, or the proxy's
+  std::string certificate_expires;  // as OpenSSL writes it; empty without TLS
+};
+
 /// Errors: kTransient (no connection, broken), kTimeout, kCancelled, kInvalid (no such URL, TLS not trusted); the
 /// message holds neither headers nor a query.
-base::Result<HttpAnswer> http_call(const HttpCall& call, const StopSignal& stop);
+base::Result<HttpAnswer> http_call(const HttpCall& call, const StopSignal& stop, HttpTrace* trace = nullptr);
 
 }  // namespace shardfs::s3

@@ -23,6 +23,7 @@ struct S3Options {
   std::string region;            // empty: AWS_REGION, AWS_DEFAULT_REGION, the profile's, else us-east-1
   bool path_style = false;       // forced for IP addresses, single-label hosts, and buckets with dots
   bool no_sign_request = false;  // anonymous
+  bool requester_pays = false;   // this account pays for requests to another's bucket
   std::string profile;           // empty: the places of docs/credentials.md in their order
   KeyVariables key_variables;    // other names for the variables with keys; empty: none
   std::string ca_bundle;         // file or folder; empty: AWS_CA_BUNDLE, the profile's, else the system's

@@ -40,7 +40,7 @@ Result<void> find_ca(Settings& settings) {
 
 }  // namespace
 
-Result<Settings> resolve_settings(S3Options options, const Environment& environment) {
+Result<Settings> resolve_place(S3Options options, const Environment& environment) {
   const auto env = [&](const char* name) { return environment(name).value_or(""); };
   const std::string profile_name = first_of({options.profile, env("AWS_PROFILE"), "default"});
   const auto profile = load_profile(profile_name, environment);
@@ -62,16 +62,21 @@ Result<Settings> resolve_settings(S3Options options, const Environment& environm
   out.target = std::move(*target);
   out.options = std::move(options);
   if (auto found = find_ca(out); !found) return tl::unexpected(found.error());
-  if (out.options.no_sign_request) return out;
-  out.source = default_source(out.options.profile, out.options.key_variables,
-                              {environment, out.options.region, out.ca_file, out.ca_folder});
+  return out;
+}
+
+Result<Settings> resolve_settings(S3Options options, const Environment& environment) {
+  auto out = resolve_place(std::move(options), environment);
+  if (!out || out->options.no_sign_request) return out;
+  out->source = default_source(out->options.profile, out->options.key_variables,
+                               {environment, out->options.region, out->ca_file, out->ca_folder});
   const StopSignal never;
-  auto loaded = out.source->load(never);
+  auto loaded = out->source->load(never);
   if (!loaded) return fail(Code::kPermission, std::move(loaded.error().message));
   if (!loaded->has_value()) {
-    return fail(Code::kPermission, fmt::format("no credentials in {} ({})", out.source->name(), profile->sources));
+    return fail(Code::kPermission, fmt::format("no credentials in {}", out->source->name()));
   }
-  out.credentials = std::move(*loaded);
+  out->credentials = std::move(*loaded);
   return out;
 }
 

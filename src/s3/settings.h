@@ -21,6 +21,9 @@ struct Settings {
   std::string ca_file, ca_folder;  // one of them, or none: the system's
 };
 
+/// All but the credentials. Errors: kInvalid (bucket, endpoint, region, CA bundle).
+base::Result<Settings> resolve_place(S3Options options, const Environment& environment);
+
 /// Errors: as make_s3_store.
 base::Result<Settings> resolve_settings(S3Options options, const Environment& environment);
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from lib.content import MIB, compare, read_all
+from lib.teststore import TestStore
 from lib.waiting import Together, until
 
 
@@ -18,7 +19,7 @@ def test_long_listing_costs_pages_only(store, mount):
     found = {entry.name: entry.stat().st_size for entry in os.scandir(mounted.path / "images")}
     assert found == {f"{i:06}.jpg": i % 1000 for i in range(count)}
     stats = store.stats()
-    assert stats.lists <= 28 and stats.heads == 0 and stats.gets == 0, stats.requests
+    assert stats.lists <= 60 and stats.heads == 0 and stats.gets == 0, stats.requests
     draw = random.Random(1)
     for i in draw.sample(range(count), 50):
         compare(read_all(mounted.path / f"images/{i:06}.jpg"), i % 1000, i)
@@ -194,14 +195,17 @@ def test_listings_of_other_stores(store, mount, fault):
     assert sorted(os.listdir(mounted.path / "dir")) == wanted
 
 
-def test_listing_that_makes_no_progress_ends(store, mount):
-    store.put_many({f"dir/{i:05}": b"" for i in range(2500)})
-    mounted = mount()
-    store.fault("repeat_page", {"kind": "list"}, times=-1)
-    store.reset()
-    with pytest.raises(OSError):
-        os.listdir(mounted.path / "dir")
-    assert store.stats().lists < 100
+def test_listing_that_makes_no_progress_ends(mount):
+    """Short pages are asked for one after the other, by the store's tokens."""
+    with TestStore(max_keys=100) as store:
+        store.put_many({f"dir/{i:05}": b"" for i in range(2500)})
+        mounted = mount(store=store)
+        store.fault("repeat_page", {"kind": "list"}, times=-1)
+        store.reset()
+        with pytest.raises(OSError):
+            os.listdir(mounted.path / "dir")
+        assert store.stats().lists < 100
+        mounted.umount()
 
 
 def test_empty_bucket_and_empty_prefix(store, mount):

@@ -17,14 +17,15 @@ class Web:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
                 outer.seen.append((self.command, self.path, body))
                 status, text, *headers = answer(self.command, self.path, self.headers, body)
-                self.send_response(status)
+                self.send_response_only(status)
                 for name, value in (headers[0] if headers else {}).items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(text.encode())))
                 self.end_headers()
-                self.wfile.write(text.encode())
+                if self.command != "HEAD":
+                    self.wfile.write(text.encode())
 
-            do_GET = do_PUT = do_POST = handle_any  # noqa: N815
+            do_GET = do_HEAD = do_PUT = do_POST = handle_any  # noqa: N815
 
             def log_message(self, *_):
                 pass
