@@ -52,8 +52,9 @@ def test_keys_are_renewed_before_they_end_with_the_token_of_a_replaced_file(stor
         store.reset()
         compare(read_all(mounted.path / "b"), MIB, 2)
         assert not {400, 403} & set(store.stats().statuses), "the new keys were there before the old ones were refused"
+        said = str(mounted.stats()) + pathlib.Path(f"/proc/{mounted.pid}/cmdline").read_text()
         mounted.umount()
-        said = mounted.log + str(mounted.started)
+        said += mounted.log + str(mounted.started)
         for secret in ("secret-one", "secret-two", "session-one", "session-two", "WebIdentityToken"):
             assert secret not in said
 

@@ -1,10 +1,13 @@
 """What lies between a mount and its store: proxies, regions, names of buckets; and who pays."""
 
 import contextlib
+import email.utils
 import http.client
 import http.server
+import re
 import socket
 import threading
+import time
 import urllib.parse
 
 import pytest
@@ -152,6 +155,17 @@ def test_wrong_region_is_refused_with_the_right_one(folder):
         done = shardfs("mount", store.url(), folder / "point", "--endpoint-url", store.endpoint, "--region", "eu-west-1",
                        "--cache-size", "0", env=environment(store))
         assert done.returncode == 1 and "ap-south-1" in done.stderr and not mounts_below(folder)
+
+
+def test_clock_that_is_off_is_corrected(store, mount):
+    """The store refuses the time of a request; the next one is signed with the store's clock."""
+    store.put_generated("a", MIB, 1)
+    refused = store.fault("status", {"kind": "list"}, status=403, code="RequestTimeTooSkewed",
+                          headers={"Date": email.utils.formatdate(time.time() + 360, usegmt=True)})
+    mounted = mount()
+    compare(read_all(mounted.path / "a"), MIB, 1)
+    assert store.fired(refused) == 1
+    assert re.search(r"this machine's clock is 3\d\d s behind the store's", mounted.log)
 
 
 @pytest.mark.parametrize("pays", [True, False])

@@ -125,7 +125,7 @@ bool Connection::deliver(const Request& request, Reply& reply, const Delivery& d
   if (delivery.without_head) return end_early(delivery.ending);
   const bool with_body = request.method != "HEAD" && has_body(reply.status);
   const uint64_t length = reply.body_bytes() + delivery.extra_zero_bytes;
-  reply.set("Date", http_date(std::chrono::system_clock::now()));
+  if (!reply.has("Date")) reply.set("Date", http_date(std::chrono::system_clock::now()));
   reply.set("Server", "teststore");
   reply.set("x-amz-request-id", "teststore");
   if (has_body(reply.status)) reply.set("Content-Length", reply.content_length.value_or(std::to_string(length)));

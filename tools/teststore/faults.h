@@ -25,7 +25,7 @@
 //                token leads to the same page again; the entries of a page come in falling order
 //   lower_names  all header names in lower case
 //   headers      nothing but the extra headers, which are added to (or replace those of) the reply
-// Extra headers go with every action. Whatever ends a connection early ends only that one.
+// Extra headers go with every action (another Date: the store's clock is off). Whatever ends a connection early ends only that one.
 //
 // With concurrent_above N a fault meets only requests that come while N others or more are being answered; such a
 // request counts as one under way no longer. So a store that takes N at once: status, concurrent_above N, times -1.

@@ -85,6 +85,10 @@ void Reply::set(std::string_view name, std::string value) {
   headers.emplace_back(name, std::move(value));
 }
 
+bool Reply::has(std::string_view name) const {
+  return std::any_of(headers.begin(), headers.end(), [&](const auto& header) { return same_name(header.first, name); });
+}
+
 void Reply::remove(std::string_view name) {
   std::erase_if(headers, [&](const auto& header) { return same_name(header.first, name); });
 }

@@ -60,6 +60,7 @@ struct Reply {
 
   uint64_t body_bytes() const { return object ? end - begin : text.size(); }
   void set(std::string_view name, std::string value);  // replaces or adds
+  bool has(std::string_view name) const;
   void remove(std::string_view name);
 };
 
