@@ -101,10 +101,24 @@ def as_user(user, *command):
                           capture_output=True, text=True, errors="replace", check=False)
 
 
-def left_behind():
+def runtime_files():
     """Files of the mounts and of the ledger, its empty locks left out."""
     folder = pathlib.Path(os.environ["SHARDFS_RUNTIME_DIR"])
-    return [str(path) for path in folder.rglob("*") if path.is_file() and path.parent.name + path.suffix != "slurm.lock"]
+    return {str(path) for path in folder.rglob("*") if path.is_file() and path.parent.name + path.suffix != "slurm.lock"}
+
+
+others_files = set()
+
+
+@pytest.fixture(autouse=True)
+def note_others_files():
+    """What other tests left: of daemons that they killed."""
+    others_files.clear()
+    others_files.update(runtime_files())
+
+
+def left_behind():
+    return sorted(runtime_files() - others_files)
 
 
 def test_a_job_from_prolog_to_epilog(node, store, folder):
