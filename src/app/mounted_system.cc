@@ -17,6 +17,7 @@
 #include "app/command.h"
 #include "app/manifest.h"
 #include "app/message.h"
+#include "app/mount_path.h"
 #include "app/mountpoint.h"
 #include "app/service.h"
 #include "app/start_failure.h"
@@ -292,9 +293,7 @@ Result<void> MountedSystem::listen() {
     return warmer_->handle(arguments);
   };
   handlers.merge(cache_handler_ ? cache_handler_->handlers() : CacheHandler::refusals());
-  handlers["refresh"] = [this, paths = hint_handler()](const std::string& arguments) {
-    return refresh(paths, arguments);
-  };
+  handlers["refresh"] = [this](const std::string& arguments) { return refresh(arguments); };
   auto server = control::Server::listen(*path, std::move(handlers));
   if (!server) return tl::unexpected(std::move(server.error()));
   server_ = std::move(*server);
@@ -341,13 +340,13 @@ void MountedSystem::make_cache_handlers() {
   });
 }
 
-Result<std::string> MountedSystem::refresh(const HintHandler& paths, const std::string& arguments) {
+Result<std::string> MountedSystem::refresh(const std::string& arguments) {
   const auto request = nlohmann::json::parse(arguments, nullptr, false);
   const auto path = request.is_object() ? request.find("path") : request.end();
   if (!request.is_object() || path == request.end() || !path->is_string()) {
     return fail(Code::kInvalid, "a refresh has no \"path\"");
   }
-  const std::string below = paths.path_below(path->get_ref<const std::string&>());
+  const std::string below = path_below(plan_.mountpoint, path->get_ref<const std::string&>());
   if (below.empty() && path->get_ref<const std::string&>() != plan_.mountpoint) {
     return fail(Code::kInvalid, "the path is not in this mount");
   }

@@ -63,7 +63,7 @@ class MountedSystem {
   void refresh_cache_gauges();
   control::ExportFacts export_facts();
   void make_cache_handlers();
-  base::Result<std::string> refresh(const HintHandler& paths, const std::string& arguments);
+  base::Result<std::string> refresh(const std::string& arguments);
   void sample();
   void stop_sampling();
   void reload();
