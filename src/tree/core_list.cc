@@ -23,9 +23,6 @@ constexpr unsigned kLateNamesBeforeListing = 2;
 constexpr size_t kRefreshesAtOnce = 8;
 /// A background listing that failed, or was too long, is not tried again for this long.
 constexpr std::chrono::seconds kBackgroundPause{60};
-/// Before several pages are asked for at once. Source: half a page of S3; a store that pages shorter does so for
-/// reasons of its own.
-constexpr size_t kNamesBeforeParallel = 500;
 /// Source: 10 MiB; less is not worth the milliseconds.
 constexpr size_t kNamesWorthTrimming = 100000;
 /// Of the limit of names: what a listing that nobody waits for may take. Source: half leaves room for what is in use.
@@ -260,7 +257,7 @@ void Core::on_page(const ListingFlightPtr& flight, const PageAsked& asked, base:
   }
   // Nobody waits for one in the background; and its pages so far are all keys up to the last one.
   const bool in_order = place.in_order && !place.last_key.empty() && !pages_out_of_order_ &&
-                        flight->lister->name_count() >= kNamesBeforeParallel;
+                        flight->lister->name_count() >= options_.names_before_parallel;
   if (!flight->ranges && !background && in_order) flight->ranges.emplace(flight->lister->prefix(), place);
   later.call([self = shared_from_this(), flight] { self->ask_pages(flight); });
 }

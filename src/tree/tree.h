@@ -36,6 +36,9 @@ struct TreeOptions {
   // Names kept over all directories, about 200 bytes each; the directory used last may pass it alone.
   // Source: 60 MB of the mount's 256 MiB, and five times the 60,000 files of a large folder of shards.
   size_t listed_names_limit = 300000;
+  // A directory is listed one page after the other up to so many names, then several at once: that takes up to twice the
+  // requests. Source: 24 pages of S3, a second or two; whoever pays for requests has fewer long directories than short ones.
+  size_t names_before_parallel = 24000;
 };
 
 /// A node as it is now. A nodeid stands for one (path, version, route): it never becomes another version.

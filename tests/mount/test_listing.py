@@ -19,7 +19,7 @@ def test_long_listing_costs_pages_only(store, mount):
     found = {entry.name: entry.stat().st_size for entry in os.scandir(mounted.path / "images")}
     assert found == {f"{i:06}.jpg": i % 1000 for i in range(count)}
     stats = store.stats()
-    assert stats.lists <= 60 and stats.heads == 0 and stats.gets == 0, stats.requests
+    assert stats.lists <= 28 and stats.heads == 0 and stats.gets == 0, stats.requests
     draw = random.Random(1)
     for i in draw.sample(range(count), 50):
         compare(read_all(mounted.path / f"images/{i:06}.jpg"), i % 1000, i)
