@@ -51,8 +51,10 @@ configure() {
   printf '%s\n' "$want" >"$dir/.options"
 }
 
+targets=                     # of build; none: all
 # build DIR OPTION...: configure and compile. The compiler's messages are shown only when it fails.
 build() {
   configure "$@"
-  step "build $1" ninja -C "$1"
+  # shellcheck disable=SC2086
+  step "build $1" ninja -C "$1" $targets
 }
