@@ -97,6 +97,8 @@ TEST_CASE("every setting takes a sensible value in all three places") {
                            {"cache-size", "50%"},
                            {"cache-min-free", "1G"},
                            {"cache-eviction", "lru"},
+                           {"cache-share", "25%"},
+                           {"scrub", "true"},
                            {"memory-limit", "64M"},
                            {"manifest", "/tmp/list.csv"},
                            {"metadata-ttl", "inf"},
