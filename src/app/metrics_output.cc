@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/replace_file.h"
 #include "control/socket_path.h"
 
 namespace shardfs::app {
@@ -18,6 +19,11 @@ std::string file_for(const std::string& path, const std::string& mountpoint) {
   return (std::filesystem::path(path) / ("shardfs-" + name + ".prom")).string();
 }
 
+// Readable for everybody: node_exporter's collector has a user of its own. It reads only *.prom.
+base::Result<void> write(const std::string& file, const std::string& text) {
+  return base::replace_file(file, text, 0644);
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<MetricsOutput>> MetricsOutput::start(const MountOptions& options,
@@ -27,7 +33,7 @@ base::Result<std::unique_ptr<MetricsOutput>> MetricsOutput::start(const MountOpt
   const std::string file = options.metrics_file.empty() ? std::string() : file_for(options.metrics_file, mountpoint);
   std::unique_ptr<MetricsOutput> output(new MetricsOutput(file, facts, metrics));
   if (!file.empty()) {
-    if (auto written = control::write_metrics_file(file, control::prometheus_text(facts(), metrics)); !written)
+    if (auto written = write(file, control::prometheus_text(facts(), metrics)); !written)
       return tl::unexpected(std::move(written.error()));
   }
   if (!options.metrics_listen.empty()) {
@@ -45,7 +51,7 @@ MetricsOutput::~MetricsOutput() {
 
 void MetricsOutput::write_file_if_due() {
   if (file_.empty() || ++seconds_ % kSecondsBetween != 0) return;
-  const auto written = control::write_metrics_file(file_, control::prometheus_text(facts_(), metrics_));
+  const auto written = write(file_, control::prometheus_text(facts_(), metrics_));
   if (!written) base::warn_once("metrics file", "metrics: {}", written.error().message);
 }
 

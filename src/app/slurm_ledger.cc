@@ -13,6 +13,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/replace_file.h"
 #include "control/socket_path.h"
 
 namespace shardfs::app {
@@ -95,13 +96,7 @@ Result<void> LedgerEntry::save() {
                     {"remove", record.remove},
                     {"jobs", std::move(jobs)}};
   const std::string text = all.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
-  const std::string temporary = path_ + ".new";
-  const base::UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid() || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      ::rename(temporary.c_str(), path_.c_str()) != 0) {
-    return fail_errno(Code::kIo, "write " + path_, errno);
-  }
-  return {};
+  return base::replace_file(path_, text, 0600);
 }
 
 std::vector<std::string> mountpoints_of(const std::string& folder, const std::string& job_key) {

@@ -1,20 +1,15 @@
 #include "control/exporter.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <exception>
 #include <limits>
 
-#include "base/unique_fd.h"
 #include "control/exported_table.h"
 
 namespace shardfs::control {
@@ -192,18 +187,6 @@ std::vector<std::string> exported_metrics() {
 
 std::string prometheus_text(const ExportFacts& facts, const base::Metrics& metrics) {
   return prometheus::TextSerializer().Serialize(Builder(facts, metrics).take());
-}
-
-Result<void> write_metrics_file(const std::string& path, const std::string& text) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());  // the collector reads only *.prom
-  const base::UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file.valid()) return base::fail_errno(Code::kIo, "write " + temporary, errno);
-  const bool written = ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                       ::fchmod(file.get(), 0644) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0;
-  if (written) return {};
-  const int error = errno;
-  ::unlink(temporary.c_str());
-  return base::fail_errno(Code::kIo, "write " + path, error);
 }
 
 Result<std::unique_ptr<MetricsListener>> MetricsListener::listen(const std::string& address,

@@ -38,9 +38,6 @@ std::vector<std::string> exported_metrics();
 
 std::string prometheus_text(const ExportFacts& facts, const base::Metrics& metrics);
 
-/// Replaces the file in one step, readable for everybody; for node_exporter's textfile collector. Errors: kIo.
-base::Result<void> write_metrics_file(const std::string& path, const std::string& text);
-
 class MetricsListener {
  public:
   virtual ~MetricsListener() = default;

@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/replace_file.h"
 #include "base/unique_fd.h"
 
 namespace shardfs::control {
@@ -156,22 +157,13 @@ bool alive(const MountState& state) {
 
 Result<void> write_state(const std::string& folder, const MountState& state) {
   const std::string path = state_path(folder, state.mountpoint);
-  const std::string temporary = fmt::format("{}.{}", path, ::getpid());
   const nlohmann::json json = {{"pid", state.process_id},
                                {"process_start", state.process_start},
                                {"mountpoint", state.mountpoint},
                                {"source", state.source},
                                {"socket", state.socket}};
   const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  base::UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return fail_errno(Code::kIo, "write " + temporary, errno);
-  const bool written = ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    return fail_errno(Code::kIo, "write " + path, error);
-  }
-  return {};
+  return base::replace_file(path, text, 0600);
 }
 
 std::string lock_path(const std::string& folder, const std::string& canonical_mountpoint) {
