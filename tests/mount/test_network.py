@@ -15,10 +15,10 @@ import pytest
 from lib.content import MIB, compare, read_all
 from lib.mounting import environment, mounts_below, shardfs
 from lib.teststore import TestStore
-from lib.web import Web
+from lib.web import LocalServer, Web
 
 
-class Proxy:
+class Proxy(LocalServer):
     """Forwards GET and HEAD in absolute form, and tunnels CONNECT; `seen` has the targets."""
 
     def __init__(self):
@@ -66,23 +66,7 @@ class Proxy:
                     target.sendall(piece)
                 target.shutdown(socket.SHUT_WR)
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler, block_on_close=False)
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])

@@ -4,7 +4,30 @@ import http.server
 import threading
 
 
-class Web:
+class LocalServer:
+    """Serves on a free port of 127.0.0.1, a thread a connection, as long as `with` lasts."""
+
+    def __init__(self, handler, block_on_close=True):
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self._server.block_on_close = block_on_close
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Web(LocalServer):
     """answer(method, path, headers, body) gives (status, text) or (status, text, headers); it runs on the server's threads.
     Used with `with`; all requests are kept in `seen` as (method, path, body)."""
 
@@ -30,19 +53,4 @@ class Web:
             def log_message(self, *_):
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
