@@ -35,8 +35,7 @@ class FetcherImpl final : public Fetcher {
     store::ObjectId id{shared_.env.store.endpoint(), shared_.env.store.bucket(), info.key, store::version_of(info)};
     const std::string name = id.key + '\n' + id.version;
     std::list<std::shared_ptr<SourceFileImpl>> dropped;  // destroyed after the lock is released
-    auto file = find_or_make(info, std::move(id), name, dropped);
-    return file;
+    return find_or_make(info, std::move(id), name, dropped);
   }
 
   std::vector<FileState> in_use(size_t most) override {

@@ -37,8 +37,8 @@ struct FetchOptions {
   uint64_t memory_bytes = 256 << 20;  // buffers of the mount
   unsigned connections = 64;          // GETs at once
   std::chrono::milliseconds demand_deadline{300000};
-  std::chrono::milliseconds late_after{
-      200};  // no answer is asked for a second time before. Source: docs/decisions/0009
+  // No answer is asked for a second time before. Source: docs/decisions/0009
+  std::chrono::milliseconds late_after{200};
   readahead::PolicyLimits readahead;
 };
 
@@ -118,8 +118,9 @@ class Fetcher {
   virtual void release_idle() = 0;
   /// Called when a file became complete and verified (on a disk thread). Set once, before the first open.
   virtual void on_complete(std::function<void(const store::ObjectInfo&)> hook) = 0;
-  /// Called once in the life of a file's handles, when a reader that goes through it in order has 64 MiB of it left, or
-  /// less: it will want another one soon. Not for what is whole in the cache. Set once, before the first open.
+  /// Called once in the life of a file's handles, when a reader that has gone through a quarter of it in order has 64
+  /// MiB of it left, or less: it will want another one soon. Not for what the kernel reads by itself. Set once, before
+  /// the first open.
   virtual void on_scan(std::function<void(const store::ObjectInfo&)> hook) = 0;
   /// Called when the store says that an object has another version now, or is gone.
   virtual void on_changed(std::function<void(const store::ObjectInfo&)> hook) = 0;

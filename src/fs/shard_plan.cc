@@ -218,10 +218,6 @@ bool ShardPlan::is_proven(const Guess& guess) const {
   return stands(guess) && (guess.directory->proven || guess.directory->hinted);
 }
 
-ShardPlan::Source ShardPlan::source_of(const Guess& guess) const {
-  return stands(guess) ? guess.directory->guesses.find(guess.listed().name)->second.source : nullptr;
-}
-
 std::optional<ShardPlan::Guess> ShardPlan::next() {
   while (!queue_.empty()) {
     Guess guess = std::move(queue_.front());

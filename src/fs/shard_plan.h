@@ -63,8 +63,6 @@ class ShardPlan {
   void in_cache(const Guess& guess);
   /// Nothing can be fetched for it.
   void lost(const Guess& guess);
-  /// Of a guess that stands (neither opened nor given up) and has begun; else null.
-  Source source_of(const Guess& guess) const;
   /// Guesses in its directory have come true before, or it is a hint: all of the shard may be fetched.
   bool is_proven(const Guess& guess) const;
   /// Of memory, for the first windows of all guesses that stand.

@@ -68,7 +68,7 @@ struct SmallFilePlan::Family {
   const std::string path;
   SiblingOpens opens;
   SmallFileYield yield;
-  bool pulled = false;            // in pulling_
+  bool pulled = false;            // in pulling_, or it was
   bool parent_asked = false;      // for the names of the siblings
   std::string last_opened;        // name of the sibling
   std::vector<Sibling> siblings;  // only while it is in pulling_: they hold directories, which hold this
